@@ -88,6 +88,8 @@ void collective_run::receive_by_bruck() {
   for (int i = 1; i < size(); ++i)
     entries_[static_cast<std::size_t>((rank() + i) % size())] =
         read_entry(known_[static_cast<std::size_t>(i)].bytes());
+  // All have entered: nobody asks who is missing.
+  channel_.parts().forget(what_.sequence, stage_of(lane::presence, 0));
 }
 
 // Who waits for an entry that others pass on does not know who is missing. So whoever has waited

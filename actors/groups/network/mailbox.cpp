@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 #include "troupe/actors/scheduler/lent_thread.hpp"
@@ -20,6 +21,7 @@ std::exception_ptr mailbox::failure_of(int rank) const {
 
 void mailbox::put(const part_key& key, packet&& content) {
   const std::lock_guard lock(mutex_);
+  if (forgotten_ > 0 && key.sequence <= forgotten_ && key.stage == forgotten_stage_) return;
   if (!arrived_.emplace(key, std::move(content)).second)
     throw decode_error(fmt::format("rank {} has sent stage {} of collective {} twice", key.from,
                                    key.stage, key.sequence));
@@ -58,6 +60,14 @@ std::vector<int> mailbox::missing(std::uint64_t sequence, std::uint32_t stage, i
   for (int rank = first; rank < static_cast<int>(left_.size()); ++rank)
     if (rank != self && !arrived_.contains({sequence, stage, rank})) out.push_back(rank);
   return out;
+}
+
+void mailbox::forget(std::uint64_t sequence, std::uint32_t stage) {
+  const std::lock_guard lock(mutex_);
+  forgotten_ = sequence;
+  forgotten_stage_ = stage;
+  for (auto at = arrived_.begin(); at != arrived_.end() && at->first.sequence <= sequence;)
+    at = at->first.stage == stage ? arrived_.erase(at) : std::next(at);
 }
 
 void mailbox::fail(std::exception_ptr why) {

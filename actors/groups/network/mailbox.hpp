@@ -32,6 +32,10 @@ public:
   /// The ranks from `first` on, but `self`, of which no part of that stage is here.
   std::vector<int> missing(std::uint64_t sequence, std::uint32_t stage, int self, int first) const;
 
+  /// No part of that stage is needed for collectives up to this one: those that are here go, and
+  /// those that come are dropped. Of one stage, with growing numbers.
+  void forget(std::uint64_t sequence, std::uint32_t stage);
+
   /// Whoever waits gets `why`, now and later. The first one counts.
   void fail(std::exception_ptr why);
 
@@ -50,6 +54,8 @@ private:
   const std::shared_ptr<engine> driver_;
   mutable std::mutex mutex_;
   std::map<part_key, packet> arrived_;
+  std::uint64_t forgotten_ = 0;  // collectives, of which that stage is dropped
+  std::uint32_t forgotten_stage_ = 0;
   std::shared_ptr<wait> waiting_;
   std::exception_ptr failure_;
   std::vector<std::exception_ptr> left_;  // by rank

@@ -56,6 +56,23 @@ TEST_F(early_messages, wait_until_their_group_is_opened) {
   EXPECT_EQ(channel->parts().take({1, 0, 0}, clock::now())->size(), most / 2);
 }
 
+// What ranks have said of themselves while they waited for others of a collective that is over.
+TEST_F(early_messages, of_collectives_that_are_over_are_dropped) {
+  constexpr std::uint32_t presence = 7;
+  groups::network::mailbox parts(here.driver(), 3);
+  const auto is_here = [&](std::uint64_t sequence, std::uint32_t stage) {
+    return parts.missing(sequence, stage, 0, 1).size() < 2;
+  };
+  for (const std::uint64_t sequence : {4, 5, 6}) parts.put({sequence, presence, 1}, packet());
+  parts.put({5, presence + 1, 1}, packet());
+  parts.forget(5, presence);
+  parts.put({5, presence, 2}, packet());
+  EXPECT_FALSE(is_here(4, presence));
+  EXPECT_FALSE(is_here(5, presence));
+  EXPECT_TRUE(is_here(6, presence));
+  EXPECT_TRUE(is_here(5, presence + 1));
+}
+
 TEST_F(early_messages, beyond_the_limit_fail_their_group_on_both_sides) {
   // The sender has opened it, and waits.
   groups::group_description about;
