@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -91,6 +92,11 @@ schedules::link agreed_link(const backend_request& request, int other, schedules
   figures first{};
   if (all.at(0).size() != sizeof first) throw decode_error("rank 0 has sent no figures of a link");
   std::memcpy(&first, all[0].data(), sizeof first);
+  for (const double one : {first.alpha, first.beta})
+    if (!std::isfinite(one) || one <= 0)
+      throw decode_error(fmt::format(
+          "rank 0 has sent figures that no link has: {} s for a message, {} s for a byte",
+          first.alpha, first.beta));
   given.alpha = first.alpha;
   given.beta = first.beta;
   return given;
