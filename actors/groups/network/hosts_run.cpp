@@ -177,11 +177,13 @@ void hosts_run::all_gather() {
   };
   run_.enter({});
   const auto n = stripes(count);
-  for (std::size_t i = 0; i < n; ++i) {
+  const auto send = [&](std::size_t i) {
     const packet content(bytes_of(stripe_of(mine, i)));
     for (int d = 1; d < grid_.hosts; ++d)
       run_.send(lane::data, grid_.rank_at((grid_.host + d) % grid_.hosts, grid_.place), content);
-  }
+  };
+  // So many stripes leave before the first of the others has come, and then one for each.
+  constexpr std::size_t ahead = 2;
   const auto spread = [&](int host, const at::Tensor& own, std::size_t i) {
     std::vector<at::Tensor> places;
     for (int j = 0; j < grid_.each; ++j)
@@ -190,11 +192,10 @@ void hosts_run::all_gather() {
   };
   // The input may be this rank's part of the output.
   const bool in_place = bytes_of(mine).data() == bytes_of(place_of(run_.rank())).data();
+  for (std::size_t i = 0; i < std::min(n, ahead); ++i) send(i);
   for (std::size_t i = 0; i < n; ++i) {
-    const auto own = stripe_of(mine, i);
-    spread(grid_.host, in_place ? own.clone() : own, i);
-  }
-  for (std::size_t i = 0; i < n; ++i)
+    const auto here = stripe_of(mine, i);
+    spread(grid_.host, in_place ? here.clone() : here, i);
     for (int d = 1; d < grid_.hosts; ++d) {
       const int host = (grid_.host + grid_.hosts - d) % grid_.hosts;
       const int from = grid_.rank_at(host, grid_.place);
@@ -202,6 +203,8 @@ void hosts_run::all_gather() {
       receive_into(own, from);
       spread(host, own, i);
     }
+    if (i + ahead < n) send(i + ahead);
+  }
 }
 
 }  // namespace troupe::groups::network
