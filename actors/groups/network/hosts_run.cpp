@@ -1,9 +1,14 @@
 #include "troupe/actors/groups/network/hosts_run.hpp"
 
 #include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
 
+#include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/network/tensor_bytes.hpp"
 #include "troupe/actors/groups/reduction/reduction.hpp"
 
@@ -55,7 +60,18 @@ void hosts_run::on_host(operation_kind kind, std::span<const at::Tensor> inputs,
   step.dtype = what_.dtype;
   step.inputs = inputs;
   step.outputs = outputs;
-  local_.run(step, limit_);
+  try {
+    local_.run(step, limit_);
+  } catch (...) {
+    // Its text counts the ranks of this host.
+    auto why = std::current_exception();
+    const auto here = fmt::format("(host {})", grid_.host);
+    if (describe(why, {}, {}).text.find(here) != std::string::npos)
+      why =
+          error_with(why, fmt::format("; this is a step of {}, whose rank {} is rank 0 {}",
+                                      to_string(run_.place()), grid_.rank_at(grid_.host, 0), here));
+    std::rethrow_exception(std::move(why));
+  }
 }
 
 void hosts_run::receive_into(const at::Tensor& to, int from) {
