@@ -47,6 +47,7 @@ void collective_run::announce(std::span<const std::byte> data) {
   entries_.resize(static_cast<std::size_t>(size()));
   auto& mine = entries_[static_cast<std::size_t>(rank())];
   mine = entry_of(what_, size());
+  mine.way = way_;
   mine.data.assign(data.begin(), data.end());
   mine_ = write_entry(mine);
   mine.data.clear();

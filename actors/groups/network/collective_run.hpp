@@ -3,6 +3,8 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/groups/backend/time_limit.hpp"
@@ -41,8 +43,9 @@ public:
   /// is written before `await_others` has returned. Each does nothing the second time.
   void announce(std::span<const std::byte> data);
   void await_others();
-  /// Has it announced itself?
-  bool entered() const noexcept { return !entries_.empty(); }
+  /// By what this rank carries it out, for its entry: "chain in 4 pieces". Before `announce`. All
+  /// must do the same, if they send the same.
+  void go_by(std::string way) { way_ = std::move(way); }
 
   int rank() const noexcept { return channel_.rank(); }
   int size() const noexcept { return channel_.size(); }
@@ -93,6 +96,7 @@ private:
   const operation& what_;
   const time_limit& limit_;
   const bool direct_entry_;
+  std::string way_;
   packet mine_;                 // written
   std::vector<packet> known_;   // Bruck's: what was written by the ranks from this one on
   bool present_ = false;        // has told the others that it is here

@@ -93,6 +93,7 @@ packet write_entry(const entry& what) {
   out.put(what.factor);
   out.put(what.sends);
   out.put(what.receives);
+  out.put(what.way);
   out.put(what.data);
   return packet(out.bytes());
 }
@@ -104,10 +105,29 @@ entry read_entry(std::span<const std::byte> bytes) {
   in.get_into(out.factor);
   in.get_into(out.sends);
   in.get_into(out.receives);
+  in.get_into(out.way);
   in.get_into(out.data);
   in.expect_end();
   return out;
 }
+
+namespace {
+
+// Ranks choose an algorithm by numbers that are the same on all. Who goes by another one would send
+// others what they do not wait for.
+void check_ways(const operation_place& where, std::span<const entry> entries) {
+  const auto& first = entries.front();
+  for (std::size_t rank = 1; rank < entries.size(); ++rank) {
+    const auto& one = entries[rank];
+    if (one.way == first.way || one.sends != first.sends) continue;
+    const auto named = [](const std::string& way) { return way.empty() ? "direct" : way.c_str(); };
+    std::rethrow_exception(mismatch_error(
+        where,
+        fmt::format("rank 0 goes by {}, rank {} by {}", named(first.way), rank, named(one.way))));
+  }
+}
+
+}  // namespace
 
 void check_entries(const operation_place& where, std::span<const entry> entries) {
   const auto& first = entries.front();
@@ -123,6 +143,7 @@ void check_entries(const operation_place& where, std::span<const entry> entries)
       if (entries[rank].sends != first.sends)
         std::rethrow_exception(mismatch_error(
             where, fmt::format("the tensors of ranks 0 and {} have other sizes", rank)));
+    check_ways(where, entries);
     return;
   }
   const auto size = entries.size();
@@ -135,6 +156,7 @@ void check_entries(const operation_place& where, std::span<const entry> entries)
         std::rethrow_exception(mismatch_error(
             where, fmt::format("rank {} sends {} elements to rank {}, which expects {}", from,
                                entries[from].sends[to], to, entries[to].receives[from])));
+  check_ways(where, entries);
 }
 
 }  // namespace troupe::groups::network

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "troupe/actors/groups/backend/collective_error.hpp"
@@ -16,6 +17,7 @@ struct entry {
   double factor = 1;                    ///< of a premul_sum
   std::vector<std::uint64_t> sends;     ///< elements, by rank; or of each tensor
   std::vector<std::uint64_t> receives;  ///< elements, by rank
+  std::string way;                      ///< by what the rank carries it out; empty: by `direct`
   std::vector<std::byte> data;
 };
 

@@ -55,18 +55,24 @@ public:
 
 private:
   // All ranks find the same, or the entries differ.
-  static bool goes_by_hosts(const operation& what) noexcept {
+  bool goes_by_hosts(const operation& what) const noexcept {
     std::size_t bytes = 0;
     const auto& tensors =
         what.kind == operation_kind::all_gather_into_tensor ? what.inputs : what.outputs;
     for (const auto& one : tensors) bytes += one.nbytes();
     if (bytes < least_by_hosts) return false;
+    // Who names an algorithm means messages between all ranks.
+    const auto ruled = [&](schedules::task by_task, std::size_t of) {
+      return ways_.ruled(by_task, of, goes_in_order(what, ways_)).has_value();
+    };
     switch (what.kind) {
       case operation_kind::all_reduce:
-        return what.reduction != reduce_op::avg && !c10::isReducedFloatingType(what.dtype) &&
-               !c10::isFloat8Type(what.dtype);
-      case operation_kind::broadcast: return true;
-      case operation_kind::all_gather_into_tensor: return what.inputs.size() == 1;
+        return !ruled(schedules::task::all_reduce, bytes) && what.reduction != reduce_op::avg &&
+               !c10::isReducedFloatingType(what.dtype) && !c10::isFloat8Type(what.dtype);
+      case operation_kind::broadcast: return !ruled(schedules::task::broadcast, bytes);
+      case operation_kind::all_gather_into_tensor:
+        return what.inputs.size() == 1 &&
+               !ruled(schedules::task::all_gather, what.outputs[0].nbytes());
       default: return false;
     }
   }

@@ -1,6 +1,9 @@
 #include "troupe/actors/groups/network/network_backend.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "troupe/actors/groups/network/collective_run.hpp"
@@ -77,16 +80,15 @@ private:
     return bytes <= network_backend::most_with_entry;
   }
 
-  bool in_order() const noexcept {
-    const bool composes =
-        what_.reduction != reduce_op::avg && what_.reduction != reduce_op::premul_sum;
-    return !composes || !(order_is_free(what_.reduction, what_.dtype) ||
-                          (ways_.any_order && !rounds_once(what_.dtype)));
-  }
+  bool in_order() const noexcept { return goes_in_order(what_, ways_); }
 
   void run_plan(task by_task, algorithm by, std::byte* memory, std::size_t bytes, int pieces = 1) {
     const auto plan = schedules::make(by_task, by, me_, size_, what_.root, pieces);
-    const auto data = block_memory::divided(memory, bytes, plan.blocks, element_);
+    run_plan(plan, by, block_memory::divided(memory, bytes, plan.blocks, element_), bytes);
+  }
+
+  void run_plan(const schedules::schedule& plan, algorithm by, const block_memory& data,
+                std::size_t bytes) {
     // Of a chain the pieces are blocks.
     const auto largest = by == algorithm::chain                              ? 0
                          : by == algorithm::ring || by == algorithm::scatter ? bytes / nth(size_)
@@ -108,11 +110,13 @@ private:
       if (root) return;
       copy_to(memory, checked(run_.data_of(what_.root), bytes.size()));
     } else {
-      run_.enter({});
       const auto by = ways_.choose(task::broadcast, bytes.size(), false);
+      const int pieces = by == algorithm::chain ? chain_pieces(bytes.size()) : 1;
+      run_.go_by(pieces > 1 ? fmt::format("{} in {} pieces", to_string(by), pieces)
+                            : std::string(to_string(by)));
+      run_.enter({});
       // The root's is only read.
-      run_plan(task::broadcast, by, const_cast<std::byte*>(bytes.data()), bytes.size(),
-               chain_pieces(bytes.size()));
+      run_plan(task::broadcast, by, const_cast<std::byte*>(bytes.data()), bytes.size(), pieces);
     }
     if (!root) all.put_back();
   }
@@ -127,7 +131,9 @@ private:
   }
 
   std::span<const std::byte> checked(std::span<const std::byte> bytes, std::size_t size) const {
-    if (bytes.size() != size) throw decode_error("an entry has other data than it says");
+    if (bytes.size() != size)
+      throw decode_error(
+          fmt::format("the entry of rank {} has other data than it says", what_.root));
     return bytes;
   }
 
@@ -149,6 +155,7 @@ private:
             },
             [&](int part) { return memory + (slice(bytes, part).data() - bytes.data()); });
       } else {
+        run_.go_by(to_string(by));
         run_.enter({});
         run_plan(task::all_reduce, by, memory, bytes.size());
       }
@@ -212,19 +219,21 @@ private:
     for (int rank = 0; rank < size_; ++rank) {
       const auto all = rank == me_ ? mine : run_.data_of(rank);
       if (begin > all.size() || all.size() - begin < size)
-        throw decode_error("an entry has other data than it says");
+        throw decode_error(fmt::format("the entry of rank {} has other data than it says", rank));
       sources.push_back(all.data() + begin);
     }
     combine(sources, std::span(&to, 1), size);
   }
 
   template <class From, class To>
-  void exchange(const From& bytes_for, const To& place_of, bool same_for_all = false) {
+  void exchange(const From& bytes_for, const To& place_of, bool same_for_all = false,
+                bool with_entry = true) {
     exchange_pairwise(run_, {.element = element_,
                              .piece = ways_.piece,
                              .window = ways_.window,
                              .same_for_all = same_for_all,
                              .most_with_entry = network_backend::most_with_entry,
+                             .with_entry = with_entry,
                              .bytes_for = bytes_for,
                              .place_of = place_of});
   }
@@ -236,20 +245,30 @@ private:
 
   void all_gather_into_tensor() {
     if (what_.inputs.empty()) return run_.enter({});
+    std::string ways;
+    for (const auto& input : what_.inputs)
+      if (const auto by = way_of_gather(input); by != algorithm::direct)
+        ways += (ways.empty() ? "" : ", ") + std::string(to_string(by));
+    run_.go_by(std::move(ways));
     for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
       const auto& input = what_.inputs[i];
       const std::span all(memory_of(what_.outputs[i]), what_.outputs[i].nbytes());
       const auto each = input.nbytes();
-      const auto by = ways_.choose(task::all_gather, all.size(), false);
-      if (by == algorithm::direct || is_small(each)) {
+      const auto by = way_of_gather(input);
+      if (by == algorithm::direct) {
         exchange([&](int) { return all_of(input); },
-                 [&](int from) { return all.subspan(nth(from) * each, each); }, true);
+                 [&](int from) { return all.subspan(nth(from) * each, each); }, true, i == 0);
         continue;
       }
       run_.enter({});
       copy_to(all.data() + nth(me_) * each, bytes_of(input));
       run_plan(task::all_gather, by, all.data(), all.size());
     }
+  }
+
+  algorithm way_of_gather(const at::Tensor& input) const {
+    if (is_small(input.nbytes())) return algorithm::direct;
+    return ways_.choose(task::all_gather, input.nbytes() * nth(size_), false);
   }
 
   void gather() {
@@ -281,6 +300,11 @@ private:
       return combine_entries(inputs.bytes(), begin, what_.outputs[0].nbytes(),
                              memory_of(what_.outputs[0]));
     }
+    if (scatters_by_ring(all)) {
+      run_.go_by(to_string(algorithm::ring));
+      run_.enter({});
+      return reduce_by_ring(what_.inputs, what_.outputs[0]);
+    }
     reduce_pairs(
         results_go::nowhere, [&](int part) { return all_of(what_.inputs[nth(part)]); },
         [&](int) { return memory_of(what_.outputs[0]); });
@@ -288,6 +312,11 @@ private:
 
   void reduce_scatter_tensor() {
     if (what_.inputs.empty()) return run_.enter({});
+    std::string ways;
+    for (const auto& input : what_.inputs)
+      if (!is_small(input.nbytes()) && scatters_by_ring(input.nbytes()))
+        ways += (ways.empty() ? "" : ", ") + std::string(to_string(algorithm::ring));
+    run_.go_by(std::move(ways));
     for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
       const auto& input = what_.inputs[i];
       auto* const result = memory_of(what_.outputs[i]);
@@ -296,6 +325,9 @@ private:
       if (i == 0 && is_small(bytes.size())) {
         run_.enter(bytes);
         combine_entries(bytes, nth(me_) * each, each, result);
+      } else if (!is_small(bytes.size()) && scatters_by_ring(bytes.size())) {
+        run_.enter({});
+        reduce_by_ring(input.view({size_, -1}).unbind(), what_.outputs[i]);
       } else {
         reduce_pairs(
             results_go::nowhere,
@@ -307,7 +339,32 @@ private:
     }
   }
 
+  bool scatters_by_ring(std::size_t bytes) const noexcept {
+    return ways_.choose(task::reduce_scatter, bytes, in_order()) == algorithm::ring;
+  }
+
+  // Parts are combined on their way, in a copy: what this rank has is only read.
+  void reduce_by_ring(std::span<const at::Tensor> parts, const at::Tensor& result) {
+    std::size_t all = 0;
+    for (const auto& one : parts) all += one.nbytes();
+    const auto copy = byte_buffer(all);
+    block_memory data{memory_of(copy), {0}, element_};
+    for (const auto& one : parts) {
+      copy_to(data.memory + data.bounds.back(), bytes_of(one));
+      data.bounds.push_back(data.bounds.back() + one.nbytes());
+    }
+    run_plan(schedules::make(task::reduce_scatter, algorithm::ring, me_, size_), algorithm::ring,
+             data, all);
+    copy_to(memory_of(result), {data.memory + data.bounds[nth(me_)], result.nbytes()});
+  }
+
   void all_to_all() {
+    const std::size_t each = what_.inputs[0].nbytes();
+    const bool equal =
+        std::ranges::all_of(what_.inputs, [&](const auto& one) { return one.nbytes() == each; });
+    if (equal && all_go_by_bruck(each))
+      return exchange_by_bruck([&](int to) { return bytes_of(what_.inputs[nth(to)]); },
+                               [&](int from) { return memory_of(what_.outputs[nth(from)]); }, each);
     exchange([&](int to) { return all_of(what_.inputs[nth(to)]); },
              [&](int from) { return place_in(what_.outputs[nth(from)]); });
   }
@@ -316,12 +373,12 @@ private:
     const auto in = offsets(what_.input_splits), out = offsets(what_.output_splits);
     const auto bytes = bytes_of(what_.inputs[0]);
     auto* const memory = memory_of(what_.outputs[0]);
-    if (size_ > fewest_for_bruck) {
-      run_.enter({});
-      const auto each = equal_parts();
-      if (each > 0 && ways_.choose(task::all_to_all, each * nth(size_), false) == algorithm::bruck)
-        return exchange_by_bruck(bytes, memory, each);
-    }
+    const auto each = in[1];
+    bool equal = true;
+    for (std::size_t to = 1; to < in.size(); ++to) equal = equal && in[to] == each * to;
+    if (equal && all_go_by_bruck(each))
+      return exchange_by_bruck([&](int to) { return bytes.subspan(nth(to) * each, each); },
+                               [&](int from) { return memory + nth(from) * each; }, each);
     exchange(
         [&](int to) {
           return owned_bytes{bytes.subspan(in[nth(to)], in[nth(to) + 1] - in[nth(to)]),
@@ -340,27 +397,35 @@ private:
     return out;
   }
 
-  // The bytes of each part of every rank; 0: they differ, or there are none.
-  std::size_t equal_parts() const {
-    const auto first = run_.entry_of_rank(0).sends.at(0);
+  // This rank has `each` bytes for every rank. All go by Bruck's if that is so of all ranks, which
+  // their entries say: it enters if it may be. A rank whose parts differ knows that nobody does.
+  bool all_go_by_bruck(std::size_t each) {
+    const auto all = each * nth(size_);
+    if (is_small(all)) return false;
+    const auto by = size_ > fewest_for_bruck
+                        ? ways_.choose(task::all_to_all, all, false)
+                        : ways_.ruled(task::all_to_all, all, false).value_or(algorithm::direct);
+    if (by != algorithm::bruck) return false;
+    run_.go_by(to_string(by));
+    run_.enter({});
     for (int rank = 0; rank < size_; ++rank)
       for (const auto one : run_.entry_of_rank(rank).sends)
-        if (one != first) return 0;
-    return static_cast<std::size_t>(first) * element_;
+        if (one * element_ != each) return false;
+    return true;
   }
 
   // See schedules/exchanges.hpp: blocks are numbered by distance.
-  void exchange_by_bruck(std::span<const std::byte> bytes, std::byte* memory, std::size_t each) {
-    const auto turned = byte_buffer(bytes.size());
+  template <class From, class To>
+  void exchange_by_bruck(const From& bytes_for, const To& place_of, std::size_t each) {
+    const auto turned = byte_buffer(each * nth(size_));
     auto* const blocks = memory_of(turned);
+    for (int d = 0; d < size_; ++d) copy_to(blocks + nth(d) * each, bytes_for((me_ + d) % size_));
+    run_plan(task::all_to_all, algorithm::bruck, blocks, each * nth(size_));
     for (int d = 0; d < size_; ++d)
-      copy_to(blocks + nth(d) * each, bytes.subspan(nth((me_ + d) % size_) * each, each));
-    run_plan(task::all_to_all, algorithm::bruck, blocks, bytes.size());
-    for (int d = 0; d < size_; ++d)
-      copy_to(memory + nth((me_ + size_ - d) % size_) * each, {blocks + nth(d) * each, each});
+      copy_to(place_of((me_ + size_ - d) % size_), {blocks + nth(d) * each, each});
   }
 
-  // With fewer ranks the entry alone would take longer than it saves.
+  // With fewer ranks it takes a rule: to wait for the entries takes longer than it saves.
   static constexpr int fewest_for_bruck = 4;
 
   collective_run run_;
@@ -376,6 +441,12 @@ private:
 bool order_is_free(reduce_op reduction, c10::ScalarType dtype) noexcept {
   return c10::isIntegralType(dtype, true) && reduction != reduce_op::avg &&
          reduction != reduce_op::premul_sum;
+}
+
+bool goes_in_order(const operation& what, const network_ways& ways) noexcept {
+  const bool composes = what.reduction != reduce_op::avg && what.reduction != reduce_op::premul_sum;
+  return !composes || !(order_is_free(what.reduction, what.dtype) ||
+                        (ways.any_order && !rounds_once(what.dtype)));
 }
 
 bool network_backend::supports(operation_kind kind, c10::ScalarType dtype,

@@ -42,4 +42,7 @@ private:
 /// Can values be combined in any order, bit by bit the same?
 bool order_is_free(reduce_op reduction, c10::ScalarType dtype) noexcept;
 
+/// Are values combined in the order of the ranks, whatever that costs?
+bool goes_in_order(const operation& what, const network_ways& ways) noexcept;
+
 }  // namespace troupe::groups::network

@@ -1,5 +1,7 @@
 #include "troupe/actors/groups/network/pairwise.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -159,15 +161,14 @@ std::span<const std::byte> part_of_entry(const collective_run& run, int from,
     for (int to = 0; to < run.rank(); ++to) begin += sends[static_cast<std::size_t>(to)];
   begin *= how.element;
   if (begin > all.size() || all.size() - begin < size)
-    throw decode_error("an entry has other data than it says");
+    throw decode_error(fmt::format("the entry of rank {} has other data than it says", from));
   return all.subspan(begin, size);
 }
 
 }  // namespace
 
 void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
-  const bool first = !run.entered();
-  const auto small = first ? bytes_with_entry(run.size(), how) : std::vector<std::byte>();
+  const auto small = how.with_entry ? bytes_with_entry(run.size(), how) : std::vector<std::byte>();
   run.announce(small);
   std::optional<part_sender> sender;
   if (small.empty()) {
@@ -188,7 +189,7 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
   for_each_other_before(run, [&](int from) {
     const auto to = how.place_of(from);
     if (to.empty()) return;
-    if (first && !run.data_of(from).empty())
+    if (how.with_entry && !run.data_of(from).empty())
       return copy_to(to.data(), part_of_entry(run, from, how, to.size()));
     all.push_back({from, to, pieces(to.size(), how.element, piece_of(to.size(), how.piece))});
     most = std::max(most, all.back().cut.count());

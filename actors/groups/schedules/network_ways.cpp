@@ -139,19 +139,27 @@ double network_ways::seconds(task what, algorithm by, std::size_t bytes) const n
   return takes.seconds(over);
 }
 
-algorithm network_ways::choose(task what, std::size_t bytes, bool in_order) const noexcept {
+bool network_ways::allows(task what, algorithm by, bool in_order) const noexcept {
   const bool reduces = what == task::all_reduce || what == task::reduce_scatter;
-  const auto allowed = [&](algorithm by) {
-    return has(what, by, ranks_) && (!reduces || !in_order || by == algorithm::direct);
-  };
-  std::optional<algorithm> ruled;
+  return has(what, by, ranks_) && (!reduces || !in_order || by == algorithm::direct);
+}
+
+std::optional<algorithm> network_ways::ruled(task what, std::size_t bytes,
+                                             bool in_order) const noexcept {
+  std::optional<algorithm> last;
   for (const auto& one : rules_[static_cast<std::size_t>(what)])
-    if (one.from <= bytes) ruled = one.by;
-  if (ruled && allowed(*ruled)) return *ruled;
+    if (one.from <= bytes) last = one.by;
+  return last && allows(what, *last, in_order) ? last : std::nullopt;
+}
+
+algorithm network_ways::choose(task what, std::size_t bytes, bool in_order) const noexcept {
+  if (const auto by = ruled(what, bytes, in_order)) return *by;
   std::optional<algorithm> best;
   for (int i = 0; i < schedules::algorithms; ++i) {
     const auto by = static_cast<algorithm>(i);
-    if (allowed(by) && (!best || seconds(what, by, bytes) < seconds(what, *best, bytes))) best = by;
+    if (allows(what, by, in_order) &&
+        (!best || seconds(what, by, bytes) < seconds(what, *best, bytes)))
+      best = by;
   }
   return best.value_or(algorithm::direct);
 }

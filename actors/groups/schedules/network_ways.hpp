@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ public:
   /// `in_order`, elements are combined in the order of the ranks, which `direct` alone does.
   schedules::algorithm choose(schedules::task what, std::size_t bytes,
                               bool in_order) const noexcept;
+
+  /// The same by the rules alone: nothing where none holds, or where it is not possible.
+  std::optional<schedules::algorithm> ruled(schedules::task what, std::size_t bytes,
+                                            bool in_order) const noexcept;
 
   /// By the formulas, in seconds. Messages of `direct` leave together: all but the first take only
   /// an eighth of alpha, which is what a processor has to do for one.
@@ -69,6 +74,7 @@ private:
     schedules::algorithm by;
   };
 
+  bool allows(schedules::task what, schedules::algorithm by, bool in_order) const noexcept;
   void set_number(std::string_view rule, std::string_view name, std::size_t value);
 
   void follow_rate() noexcept;

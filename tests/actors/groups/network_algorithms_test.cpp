@@ -9,10 +9,15 @@
 
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <thread>
+#include <tuple>
 
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/network/agreed_ways.hpp"
+#include "troupe/actors/groups/network/entry.hpp"
+#include "troupe/messages/codec/encoder.hpp"
 
 namespace troupe::test {
 namespace {
@@ -93,6 +98,184 @@ TEST(network_algorithms, only_read_the_tensor_of_a_broadcasts_root) {
       });
       ::munmap(memory, bytes);
     }
+}
+
+// How many messages all ranks send for a collective, beside those of the entry.
+std::uint64_t messages_of(int size, const std::string& backend, const std::string& rules,
+                          const std::function<void(const process_group&)>& body) {
+  local_group all(
+      size,
+      ruled(backend, "network.entry=1,network.alpha=1000000,network.rate=1000000000," + rules));
+  const auto sent = [&] {
+    std::uint64_t out = 0;
+    for (auto& one : all.nodes) out += one.debug_info().traffic.messages_sent;
+    return out;
+  };
+  all.run([](const process_group& group, int) { barrier(group); });
+  const auto before = sent();
+  all.run([&](const process_group& group, int) { body(group); });
+  return sent() - before - static_cast<std::uint64_t>(size * (size - 1));
+}
+
+// On eight ranks, each message a piece; parts are so large that `direct` waits for receipts.
+TEST(network_algorithms, are_those_that_rules_name) {
+  constexpr int size = 8;
+  constexpr std::int64_t part = 128 * 1024;
+  const auto run = [](const std::string& what, const process_group& group) {
+    const auto small = at::ones({part}, at::kByte), all = at::ones({size * part}, at::kByte);
+    std::vector<at::Tensor> parts, places;
+    for (int i = 0; i < size; ++i) {
+      parts.push_back(small.clone());
+      places.push_back(small.clone());
+    }
+    if (what == "all_reduce") all_reduce(group, all);
+    if (what == "broadcast") broadcast(group, all, 1);
+    if (what == "all_gather") all_gather_into_tensor(group, all, small);
+    if (what == "reduce_scatter") reduce_scatter_tensor(group, small, all);
+    if (what == "reduce_scatter list") reduce_scatter(group, small, parts);
+    if (what == "all_to_all") all_to_all_single(group, all.clone(), all);
+    if (what == "all_to_all list") all_to_all(group, places, parts);
+  };
+  for (const auto& [what, by, messages] :
+       std::vector<std::tuple<std::string, std::string, std::uint64_t>>{
+           {"all_reduce", "doubling", 24},
+           {"all_reduce", "halving", 48},
+           {"all_reduce", "ring", 112},
+           {"all_reduce", "direct", 112},
+           {"broadcast", "tree", 7},
+           {"broadcast", "scatter", 56},
+           {"broadcast", "chain", 21},
+           {"all_gather", "bruck", 24},
+           {"all_gather", "doubling", 24},
+           {"all_gather", "ring", 56},
+           {"all_gather", "direct", 112},
+           {"reduce_scatter", "ring", 56},
+           {"reduce_scatter", "direct", 112},
+           {"reduce_scatter list", "ring", 56},
+           {"all_to_all", "bruck", 24},
+           {"all_to_all", "direct", 112},
+           {"all_to_all list", "bruck", 24},
+           {"all_to_all list", "direct", 112}}) {
+    const auto rule = "network." + what.substr(0, what.find(' ')) + ":" + by + ">=0";
+    EXPECT_EQ(
+        messages_of(size, "network", rule, [&](const process_group& group) { run(what, group); }),
+        messages)
+        << what << " " << rule;
+  }
+  // Through hosts too.
+  EXPECT_EQ(messages_of(size, "hosts", "network.hosts=2,network.broadcast:tree>=0",
+                        [&](const process_group& group) { run("broadcast", group); }),
+            7U);
+}
+
+TEST(network_algorithms, exchange_by_brucks_on_few_ranks_if_a_rule_says_so) {
+  const auto run = [](const process_group& group) {
+    const auto all = at::ones({3 * 10'000}, at::kByte);
+    all_to_all_single(group, all.clone(), all);
+  };
+  EXPECT_EQ(messages_of(3, "network", "network.all_to_all:bruck>=0", run), 6U);
+  EXPECT_EQ(messages_of(3, "network", "network.all_to_all:direct>=0", run), 6U);
+  const auto four = [](const process_group& group) {
+    const auto all = at::ones({4 * 10'000}, at::kByte);
+    all_to_all_single(group, all.clone(), all);
+  };
+  EXPECT_EQ(messages_of(4, "network", "network.all_to_all:bruck>=0", four), 8U);
+  EXPECT_EQ(messages_of(4, "network", "", four), 12U);
+}
+
+// What is small leaves with the entry, on any number of ranks.
+TEST(network_algorithms, exchange_small_parts_with_the_entry) {
+  for (const int size : {2, 4, 6, 9})
+    EXPECT_EQ(messages_of(size, "network", "",
+                          [&](const process_group& group) {
+                            const auto all = at::ones({size * 100}, at::kByte);
+                            all_to_all_single(group, all.clone(), all);
+                          }),
+              0U)
+        << size;
+}
+
+// Some ranks have small parts, others large ones, and the shares are equal on some alone.
+TEST(network_algorithms, exchange_parts_that_differ) {
+  local_group all(6, ruled("network", "network.all_to_all:bruck>=0"));
+  all.run([](const process_group& group, int rank) {
+    const auto count = [](int from, int to) -> std::int64_t {
+      return from == 0 ? 10'000 : from == 1 ? 10 : 500 * to;
+    };
+    std::vector<std::int64_t> in, out;
+    std::int64_t sent = 0, expected = 0;
+    for (int other = 0; other < group.size(); ++other) {
+      in.push_back(count(rank, other));
+      out.push_back(count(other, rank));
+      sent += in.back();
+      expected += out.back();
+    }
+    const auto x = at::full({sent}, rank, at::kByte), y = at::full({expected}, 99, at::kByte);
+    all_to_all_single(group, y, x, out, in);
+    std::int64_t begin = 0;
+    for (int from = 0; from < group.size(); ++from) {
+      const auto size = out[static_cast<std::size_t>(from)];
+      EXPECT_TRUE(same_bits(y.narrow(0, begin, size), at::full({size}, from, at::kByte)));
+      begin += size;
+    }
+  });
+}
+
+TEST(network_algorithms, that_differ_between_ranks_are_errors) {
+  const auto x = at::ones({10'000});
+  groups::operation what;
+  what.kind = groups::operation_kind::broadcast;
+  what.dtype = at::kFloat;
+  what.outputs = std::span(&x, 1);
+  std::vector<groups::network::entry> entries(3, groups::network::entry_of(what, 3));
+  const groups::operation_place here{"pair", 0, what.kind, 1};
+  EXPECT_NO_THROW(check_entries(here, entries));
+  entries[0].way = "chain in 3 pieces";
+  entries[1].way = entries[0].way;
+  entries[2] = groups::network::read_entry(write_entry(entries[2]).bytes());
+  const auto text = thrown_text<collective_mismatch>([&] { check_entries(here, entries); });
+  EXPECT_NE(text.find("rank 0 goes by chain in 3 pieces, rank 2 by direct"), std::string::npos)
+      << text;
+}
+
+// Of a rank that neither measures nor is measured.
+TEST(network_algorithms, refuse_figures_that_no_link_has) {
+  struct fake final : groups::member_exchange {
+    std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte>) override {
+      std::vector<std::vector<std::byte>> out;
+      if (asked++ > 0) {
+        const double both[] = {alpha, beta};
+        const auto bytes = std::as_bytes(std::span(both));
+        out.assign(3, {bytes.begin(), bytes.end()});
+        return out;
+      }
+      for (const auto* host : {"a", "b", "c"}) {
+        encoder one(nullptr, nullptr);
+        one.put(std::string(host));
+        one.put(std::string());
+        one.put(false);
+        const std::span<const std::byte> bytes = one.bytes();
+        out.emplace_back(bytes.begin(), bytes.end());
+      }
+      return out;
+    }
+    double alpha = 0, beta = 0;
+    int asked = 0;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [alpha, beta] : std::vector<std::pair<double, double>>{
+           {nan, 1e-9}, {1e-6, nan}, {infinity, 1e-9}, {1e-6, 0}, {-1e-6, 1e-9}}) {
+    fake exchange;
+    exchange.alpha = alpha;
+    exchange.beta = beta;
+    groups::backend_request request;
+    request.rank = 2;
+    request.members.resize(3);
+    request.timeout = std::chrono::seconds(1);
+    request.exchange = &exchange;
+    EXPECT_THROW(groups::network::agree_on_places(request), decode_error) << alpha << " " << beta;
+  }
 }
 
 TEST(network_algorithms, enter_by_brucks) {
