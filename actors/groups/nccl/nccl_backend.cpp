@@ -34,6 +34,7 @@ void agree_to_begin(const backend_request& request, const std::string& problem) 
   const auto all =
       request.exchange->all_gather({reinterpret_cast<const std::byte*>(mine.data()), mine.size()});
   std::vector<std::string> said;
+  said.reserve(all.size());
   for (const auto& one : all)
     said.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());
   std::optional<std::size_t> with, without;

@@ -173,6 +173,7 @@ unique_id nccl_communicators::agree_on_id(std::uint32_t number, const time_limit
 std::vector<std::shared_ptr<nccl_communicator>> nccl_communicators::all() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<nccl_communicator>> out;
+  out.reserve(by_device_.size());
   for (const auto& [device, one] : by_device_) out.push_back(one);
   return out;
 }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -193,7 +194,8 @@ void stream_watch::state::end_all(const std::exception_ptr& why) noexcept {
     if (has_ended(one, failed) || failed) continue;
     log().warn("{} is still on its device {} s after its group was aborted: its tensors are kept",
                to_string(one.kind), std::chrono::seconds(most_wait_for_device).count());
-    new stream_operation(std::move(one));
+    // If there is no memory for that, nothing can be kept.
+    static_cast<void>(new (std::nothrow) stream_operation(std::move(one)));
   }
 }
 

@@ -269,6 +269,7 @@ std::vector<work> group_core::start_batch(std::vector<prepared_call>&& calls) {
   std::vector<operation*> operations;
   std::vector<std::uint64_t> records;
   std::vector<std::shared_ptr<work_state>> states;
+  held.reserve(calls.size());
   for (auto& one : calls) held.push_back(std::make_shared<prepared_call>(std::move(one)));
   auto& by = *stream_backend_for(held.front()->what());
   for (const auto& one : held) by.check(one->bind());
@@ -291,6 +292,7 @@ std::vector<work> group_core::start_batch(std::vector<prepared_call>&& calls) {
     operations.push_back(&what);
   }
   std::vector<work> out;
+  out.reserve(states.size());
   for (const auto& one : states) out.emplace_back(one);
   try {
     const own_stream on(by.side_stream(device), *ready);
