@@ -7,6 +7,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -100,7 +101,8 @@ TEST(network_algorithms, only_read_the_tensor_of_a_broadcasts_root) {
     }
 }
 
-// How many messages all ranks send for a collective, beside those of the entry.
+// How many messages all ranks send for a collective, beside those of the entry. The nodes' own
+// (pings, credits) fall into some rounds: the fewest of several have none.
 std::uint64_t messages_of(int size, const std::string& backend, const std::string& rules,
                           const std::function<void(const process_group&)>& body) {
   local_group all(
@@ -112,9 +114,13 @@ std::uint64_t messages_of(int size, const std::string& backend, const std::strin
     return out;
   };
   all.run([](const process_group& group, int) { barrier(group); });
-  const auto before = sent();
-  all.run([&](const process_group& group, int) { body(group); });
-  return sent() - before - static_cast<std::uint64_t>(size * (size - 1));
+  auto fewest = ~std::uint64_t{0};
+  for (int round = 0; round < 4; ++round) {
+    const auto before = sent();
+    all.run([&](const process_group& group, int) { body(group); });
+    fewest = std::min(fewest, sent() - before);
+  }
+  return fewest - static_cast<std::uint64_t>(size * (size - 1));
 }
 
 // On eight ranks, each message a piece; parts are so large that `direct` waits for receipts.
