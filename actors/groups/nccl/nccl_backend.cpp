@@ -68,7 +68,7 @@ bool nccl_backend::supports(operation_kind kind, c10::ScalarType dtype,
          kind != operation_kind::barrier && kind != operation_kind::monitored_barrier;
 }
 
-void nccl_backend::check(const operation& what) const { check_operation(what, all_->size()); }
+void nccl_backend::check(const operation& what) const { check_operation(what); }
 
 void nccl_backend::run(operation& what, const time_limit& limit) {
   operation* const one = &what;

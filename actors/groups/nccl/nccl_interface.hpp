@@ -82,8 +82,6 @@ struct configuration {
 
 /// Of ncclCommSplit: this rank is in none of the new communicators.
 inline constexpr int no_color = -1;
-/// Of ncclCommShrink: operations under way end first.
-inline constexpr int shrink_aborting = 1;
 /// Of ncclCommWindowRegister: all ranks register memory of the same size at the same place.
 inline constexpr int symmetric_window = 1;
 /// What windows must be aligned to.

@@ -275,7 +275,7 @@ bool can_reduce(reduce_op how, ScalarType dtype) noexcept {
   }
 }
 
-void check_operation(const operation& what, int size) {
+void check_operation(const operation& what) {
   if (reduces(what.kind) && what.dtype != ScalarType::Undefined &&
       !can_reduce(what.reduction, what.dtype))
     throw invalid_argument(fmt::format("{}: Cannot use ReduceOp.{} with NCCL on tensors of {}",
@@ -287,17 +287,6 @@ void check_operation(const operation& what, int size) {
     throw invalid_argument(fmt::format(
         "{}: NCCL knows no tags, and this one is {}: messages of one rank come in their order",
         to_string(what.kind), what.tag));
-  // NCCL itself would wait for more than there is.
-  if (what.kind == operation_kind::reduce_scatter_tensor ||
-      what.kind == operation_kind::all_gather_into_tensor) {
-    for (std::size_t i = 0; i < what.inputs.size(); ++i) {
-      const auto many = static_cast<std::int64_t>(size);
-      const auto in = what.inputs[i].numel(), out = what.outputs[i].numel();
-      if (in != out * many && out != in * many)
-        throw invalid_argument(fmt::format("{}: sizes do not match the {} ranks of the group",
-                                           to_string(what.kind), size));
-    }
-  }
 }
 
 void issue(const nccl_functions& functions, const operation& what, int rank, int size,

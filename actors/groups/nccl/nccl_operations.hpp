@@ -13,7 +13,7 @@ bool can_reduce(reduce_op how, c10::ScalarType dtype) noexcept;
 
 /// Throws invalid_argument, in the name of the operation, if NCCL cannot carry `what` out: "Cannot
 /// use ReduceOp.BAND with NCCL".
-void check_operation(const operation& what, int size);
+void check_operation(const operation& what);
 
 /// Asks NCCL for `what` on `stream`, within a group of its calls. Pre: check_operation. Throws
 /// transport_error.
