@@ -1,8 +1,7 @@
 #include "troupe/autograd/remote_module.hpp"
 
-#include <charconv>
-
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::detail {
 
@@ -11,13 +10,10 @@ namespace {
 destination parse_destination(const std::string& text) {
   constexpr std::string_view prefix = "rank:";
   if (!text.starts_with(prefix)) return text;
-  std::int64_t rank = -1;
-  const auto* begin = text.data() + prefix.size();
-  const auto* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(begin, end, rank);
-  if (error != std::errc() || stopped != end || rank < 0)
+  const auto rank = whole_number<std::int64_t>(std::string_view(text).substr(prefix.size()));
+  if (!rank || *rank < 0)
     throw invalid_argument("no rank in '" + text + "': write rank:0, or a worker's name");
-  return rank;
+  return *rank;
 }
 
 std::string checked_device(const std::string& text, const std::string& whole) {

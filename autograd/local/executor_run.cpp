@@ -2,7 +2,6 @@
 
 #include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "troupe/autograd/local/executor_internal.hpp"
+#include "troupe/messages/tensor/current_stream.hpp"
 
 namespace troupe::autograd {
 
@@ -152,8 +152,7 @@ ready_node executor::pass::pop() {
 
 void executor::pass::wait_for_ends() {
   for (const auto& stream : ends_computed_) {
-    const auto callers =
-        c10::impl::VirtualGuardImpl(stream.device_type()).getStream(stream.device());
+    const auto callers = troupe::current_stream(stream.device());
     if (callers == stream) continue;
     c10::Event event(stream.device_type());
     event.record(stream);

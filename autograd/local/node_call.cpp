@@ -1,7 +1,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Functions.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -11,14 +10,11 @@
 
 #include "troupe/autograd/local/node_call_internal.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/tensor/current_stream.hpp"
 
 namespace troupe::autograd::detail {
 
 namespace {
-
-c10::Stream current_stream(const c10::Device& device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
 
 variable_list call_pre_hooks(Node& node, variable_list gradients) {
   for (const auto& hook : node.pre_hooks()) gradients = (*hook)(gradients);
@@ -40,7 +36,7 @@ void check_for_nan(const Node& node, const variable_list& outputs) {
 
 std::optional<c10::Stream> current_stream(const at::Tensor& t) {
   if (!t.defined() || !at::accelerator::isAccelerator(t.device().type())) return std::nullopt;
-  return current_stream(t.device());
+  return troupe::current_stream(t.device());
 }
 
 void wait_for(const InputBuffer& gradients, const std::optional<c10::Stream>& on) {
@@ -51,7 +47,7 @@ void wait_for(const InputBuffer& gradients, const std::optional<c10::Stream>& on
     const auto device = gradients.buffer[i].device();
     if (on && on != produced_on) on->wait(*event);
     if (on && on->device() == device) continue;
-    const auto elsewhere = current_stream(device);
+    const auto elsewhere = troupe::current_stream(device);
     if (elsewhere != produced_on) elsewhere.wait(*event);
   }
 }

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 
+#include "troupe/messages/tensor/current_stream.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::detail {
@@ -26,10 +27,6 @@ void let_wait(const c10::Stream& waiting, const c10::Stream& before) {
 
 c10::Stream default_of(const c10::Stream& stream) {
   return guard_of(stream).getDefaultStream(stream.device());
-}
-
-c10::Stream current_of(const c10::Device& device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
 // Unless there is one of the same device.
@@ -92,7 +89,7 @@ std::optional<c10::Stream> set_current(const c10::Stream& stream) noexcept {
 
 void note_made(const at::Tensor& x, device_work& in) {
   if (!lies_on_device(x)) return;
-  add_stream(in.streams, current_of(x.device()));
+  add_stream(in.streams, current_stream(x.device()));
   each_storage(x, [&](const c10::Storage& one) { in.made.push_back(one.getWeakStorageImpl()); });
 }
 
@@ -107,7 +104,7 @@ stream_events::stream_events(device_work&& work) : made_(std::move(work.made)) {
 void stream_events::block_current() const {
   auto* const scope = stream_scope::here();
   for (const auto& event : events_) {
-    const auto current = current_of(event.stream.device());
+    const auto current = current_stream(event.stream.device());
     if (current != event.stream) {
       event.reached.block(current);
       note_use(made_, current);
@@ -128,7 +125,7 @@ void stream_scope::leave() noexcept {
 }
 
 void stream_scope::touch(const c10::Device& device) {
-  add_stream(work_.streams, current_of(device));
+  add_stream(work_.streams, current_stream(device));
 }
 
 void stream_scope::use(const std::vector<weak_storage>& made) {
@@ -171,7 +168,7 @@ std::shared_ptr<const device_work> current_work() {
   if (!scope || scope->empty()) return nullptr;
   auto out = std::make_shared<device_work>(scope->work());
   for (auto& stream : out->streams)
-    stream = current_of(stream.device());  // the program may have set others
+    stream = current_stream(stream.device());  // the program may have set others
   return out;
 }
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::transport {
 
@@ -37,10 +37,8 @@ std::optional<std::uint32_t> read_number(const environment& env, const char* nam
   if (!name) return std::nullopt;
   const auto text = env(name);
   if (!text) return std::nullopt;
-  std::uint32_t value = 0;
-  const auto* end = text->data() + text->size();
-  const auto [at, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc{} || at != end || value < smallest || value > largest)
+  const auto value = whole_number<std::uint32_t>(*text);
+  if (!value || *value < smallest || *value > largest)
     throw rendezvous_error(
         fmt::format("environment variable {} is '{}', but must be a whole number from {} to {}: {}",
                     name, text->substr(0, 64), smallest, largest, meaning));

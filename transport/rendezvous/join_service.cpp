@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <condition_variable>
 #include <mutex>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 #include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/rendezvous/rank_exchange.hpp"
 
@@ -26,12 +26,9 @@ constexpr auto time_between_looks = 5s;
 std::string entry_key(std::uint64_t number) { return fmt::format("join/{}", number); }
 
 std::uint64_t read_number(const store::bytes& bytes) {
-  const auto text = to_text(bytes);
-  std::uint64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    throw decode_error("the number of the next entry in the mailbox is malformed");
-  return out;
+  const auto out = whole_number<std::uint64_t>(to_text(bytes));
+  if (!out) throw decode_error("the number of the next entry in the mailbox is malformed");
+  return *out;
 }
 
 bool closes(const store::bytes& bytes) {

@@ -3,23 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::transport {
 
 namespace {
 
 std::uint32_t read_rank(const std::string& method, const std::string& text, const char* what) {
-  std::uint32_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    fail_method(method, fmt::format("'{}' is no {}", text, what));
-  return out;
+  const auto out = whole_number<std::uint32_t>(text);
+  if (!out) fail_method(method, fmt::format("'{}' is no {}", text, what));
+  return *out;
 }
 
 }  // namespace

@@ -5,12 +5,12 @@
 #include <ifaddrs.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 #include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/rendezvous/file_url.hpp"
@@ -22,11 +22,9 @@ namespace troupe::transport {
 namespace {
 
 std::uint16_t read_port(const std::string& method, std::string_view text) {
-  std::uint16_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    fail_method(method, fmt::format("'{}' is not a port", text));
-  return out;
+  const auto out = whole_number<std::uint16_t>(text);
+  if (!out) fail_method(method, fmt::format("'{}' is not a port", text));
+  return *out;
 }
 
 endpoint read_endpoint(const std::string& method, std::string_view text) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/last_owner.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::transport {
 
@@ -50,10 +50,10 @@ store_state::value store_state::find(const std::string& key) const {
 std::int64_t store_state::add(const std::string& key, std::int64_t delta) {
   std::int64_t sum = 0;
   if (const auto now = find(key)) {
-    const auto text = to_text(*now);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum);
-    if (error != std::errc{} || end != text.data() + text.size())
+    const auto number = whole_number<std::int64_t>(to_text(*now));
+    if (!number)
       throw store_error(fmt::format("add needs a number, but the value of '{}' is none", key));
+    sum = *number;
   }
   if (__builtin_add_overflow(sum, delta, &sum))
     throw store_error(fmt::format("adding {} to '{}' overflows 64 bits", delta, key));

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::transport {
 
@@ -29,11 +29,9 @@ setting find(const char* option, const std::string& given, const char* variable,
 
 unsigned number_in(const setting& what, std::string_view text, unsigned least, unsigned most,
                    const char* wanted) {
-  unsigned out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size() || out < least || out > most)
-    refuse(what, wanted);
-  return out;
+  const auto out = whole_number<unsigned>(text);
+  if (!out || *out < least || *out > most) refuse(what, wanted);
+  return *out;
 }
 
 std::vector<std::string> read_interfaces(const setting& what) {

@@ -1,5 +1,7 @@
 #include "troupe/actors/groups/backend/operation.hpp"
 
+#include <ATen/core/Tensor.h>
+
 namespace troupe::groups {
 
 const char* to_string(operation_kind kind) noexcept {
@@ -36,6 +38,10 @@ const char* to_string(reduce_op reduction) noexcept {
     case reduce_op::premul_sum: return "premul_sum";
   }
   return "unknown reduction";
+}
+
+c10::Device device_of(const operation& what) {
+  return (what.inputs.empty() ? what.outputs : what.inputs)[0].device();
 }
 
 }  // namespace troupe::groups

@@ -99,4 +99,7 @@ struct operation {
   std::span<const std::int64_t> output_splits{};
 };
 
+/// That of its tensors: it has one.
+c10::Device device_of(const operation& what);
+
 }  // namespace troupe::groups

@@ -12,14 +12,11 @@
 #include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/nccl/nccl_operations.hpp"
 #include "troupe/actors/groups/nccl/symmetric_window.hpp"
+#include "troupe/messages/tensor/current_stream.hpp"
 
 namespace troupe::groups::nccl {
 
 namespace {
-
-c10::Device device_of(const operation& what) {
-  return (what.inputs.empty() ? what.outputs : what.inputs)[0].device();
-}
 
 stream_watch::owner owner_of(const std::shared_ptr<nccl_communicators>& all) {
   return {[all] { return all->async_error(); },
@@ -83,7 +80,7 @@ void nccl_backend::run_together(std::span<operation* const> all, const time_limi
   const c10::DeviceGuard current(device);
   const auto where = all_->place_of(first.kind, first.sequence);
   const auto on = all_->of(device, limit, where);
-  auto* const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  auto* const stream = current_stream(device).native_handle();
   on->launch(
       [&](communicator_handle handle) {
         for (const auto* one : all)

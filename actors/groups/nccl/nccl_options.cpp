@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::groups::nccl {
 
@@ -53,16 +53,15 @@ constexpr std::array<layout, 6> layouts{{
 }};
 
 int number_of(const std::string& name, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (wrong != std::errc() || end != text.data() + text.size() || value < least || value > most)
+  const auto value = whole_number<int>(text);
+  if (!value || *value < least || *value > most)
     throw invalid_argument(
         most == INT_MAX
             ? fmt::format("the backend option '{}' is '{}': give a number from {} on", name, text,
                           least)
             : fmt::format("the backend option '{}' is '{}': give a number from {} to {}", name,
                           text, least, most));
-  return value;
+  return *value;
 }
 
 int policy_of(const std::string& name, const std::string& text) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/groups/network/channel_exchange.hpp"
+#include "troupe/actors/groups/network/combining_order.hpp"
 #include "troupe/actors/groups/network/hosts_run.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
 #include "troupe/actors/groups/shared/shared_backend.hpp"

@@ -17,9 +17,6 @@ namespace troupe::groups::network {
 /// `network_ways::any_order` says so, the schedules that combine in others are used too.
 class network_backend final : public backend {
 public:
-  /// Contributions of up to this many bytes travel with the entry.
-  static constexpr std::size_t most_with_entry = 8 * 1024;
-
   /// `ways` are the same on all ranks.
   network_backend(std::shared_ptr<group_channel> channel, network_ways ways)
       : channel_(std::move(channel)), ways_(std::move(ways)) {}
@@ -38,11 +35,5 @@ private:
   const std::shared_ptr<group_channel> channel_;
   const network_ways ways_;
 };
-
-/// Can values be combined in any order, bit by bit the same?
-bool order_is_free(reduce_op reduction, c10::ScalarType dtype) noexcept;
-
-/// Are values combined in the order of the ranks, whatever that costs?
-bool goes_in_order(const operation& what, const network_ways& ways) noexcept;
 
 }  // namespace troupe::groups::network

@@ -12,23 +12,16 @@
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/process_group/group_core.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/tensor/current_stream.hpp"
 
 namespace troupe::groups {
 
 namespace {
 
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
 std::shared_ptr<c10::Event> event_on(const c10::Stream& stream) {
   auto out = std::make_shared<c10::Event>(stream.device_type());
   out->record(stream);
   return out;
-}
-
-c10::Device device_of(const operation& what) {
-  return (what.inputs.empty() ? what.outputs : what.inputs)[0].device();
 }
 
 // While it lives, a stream of the operation's own is the current one of the device, and is behind

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::groups {
 
@@ -29,11 +29,9 @@ constexpr std::size_t smallest_network_piece = 4096;
 }
 
 std::size_t number_in(std::string_view rule, std::string_view text) {
-  std::size_t out = 0;
-  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (bad != std::errc{} || end != text.data() + text.size())
-    refuse_network_rule(rule, "what follows '=' is no number");
-  return out;
+  const auto out = whole_number<std::size_t>(text);
+  if (!out) refuse_network_rule(rule, "what follows '=' is no number");
+  return *out;
 }
 
 std::optional<task> task_named(std::string_view name) {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/whole_number.hpp"
 
 namespace troupe::groups {
 
@@ -70,11 +70,9 @@ bool has_way(operation_kind kind, way one) {
 }
 
 std::size_t bytes_in(std::string_view rule, std::string_view number) {
-  std::size_t out = 0;
-  const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), out);
-  if (bad != std::errc{} || end != number.data() + number.size())
-    refuse_rule(rule, "BYTES is no number");
-  return out;
+  const auto bytes = whole_number<std::size_t>(number);
+  if (!bytes) refuse_rule(rule, "BYTES is no number");
+  return *bytes;
 }
 
 }  // namespace
