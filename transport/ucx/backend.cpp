@@ -159,7 +159,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
         with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
-  if (p.own_worker) send_worker_address(p);
+  if (p.own_worker && begins_switch(p)) send_worker_address(p);
   // Publishes what was set above: senders use nothing of the peer before.
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
@@ -207,7 +207,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     p->net->address = bytes;
     p->net->last_activity = link::clock::now();
   }
-  if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
+  ucp_ep_h made = nullptr;
+  if (const auto status = open_endpoint(*p, *common_, bytes, made); status != UCS_OK) {
     const transport_error why(with_descriptor_shortage("cannot connect to " + rank_name(rank) +
                                                        " (" + p->place +
                                                        "): " + ucs_status_string(status)));
@@ -217,12 +218,13 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     failed_.push_back(std::move(p));  // a callback may already refer to it
     throw why;
   }
+  p->ep = made;
   return p;
 }
 
 // Sets `p.ep`; on failure it stays as it was.
-ucs_status_t backend::open_endpoint(peer& p, receive_worker& from,
-                                    std::span<const std::byte> bytes) {
+ucs_status_t backend::open_endpoint(peer& p, receive_worker& from, std::span<const std::byte> bytes,
+                                    ucp_ep_h& made) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -230,10 +232,7 @@ ucs_status_t backend::open_endpoint(peer& p, receive_worker& from,
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &backend::on_endpoint_error;
   params.err_handler.arg = &p;
-  ucp_ep_h ep = nullptr;
-  const ucs_status_t status = ucp_ep_create(from.get(), &params, &ep);
-  if (status == UCS_OK) p.ep = ep;
-  return status;
+  return ucp_ep_create(from.get(), &params, &made);
 }
 
 ucs_status_t backend::send_hello(peer& p) {

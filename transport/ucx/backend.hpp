@@ -85,7 +85,8 @@ private:
   // backend.cpp
   void start_events();
   std::unique_ptr<peer> connect(rank_t rank, const ucx::address& there);
-  ucs_status_t open_endpoint(peer& p, receive_worker& from, std::span<const std::byte> bytes);
+  static ucs_status_t open_endpoint(peer& p, receive_worker& from, std::span<const std::byte> bytes,
+                                    ucp_ep_h& made);
   ucs_status_t send_hello(peer& p);
   void describe_lanes(peer& p);
 
@@ -95,7 +96,12 @@ private:
   static ucs_status_t on_worker_address(void* on, const void* header, std::size_t header_size,
                                         void* data, std::size_t size,
                                         const ucp_am_recv_param_t* param);
-  void switch_to_peer_worker(connection& c);
+  static ucs_status_t on_switched(void* on, const void* header, std::size_t header_size, void* data,
+                                  std::size_t size, const ucp_am_recv_param_t* param);
+  bool begins_switch(const peer& p) const noexcept;
+  void open_way_to_peer_worker(connection& c);
+  void follow_switch(peer& p);
+  static void read_to_the_end(receive_worker& queue);
   unsigned take_leave_notices();
   void retire_receive_workers();
 
@@ -184,6 +190,7 @@ private:
   void admit(peer& p);
   void silence(const peer& p);
   void forget(const peer& p);
+  connection* connection_from(const peer& p) const noexcept;
   void take_what_is_left(const peer& p);
   void lose(peer& p, const peer_loss& why);
   void close_endpoint(peer& p, bool force);

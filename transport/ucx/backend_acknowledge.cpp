@@ -79,7 +79,8 @@ unsigned backend::process_updates() {
 // Applies what `c` has said about what it has received, and about connections.
 void backend::process_update(connection& c) {
   peer& p = *c.back;
-  if (c.worker_address_complete) switch_to_peer_worker(c);
+  if (c.worker_address_complete) open_way_to_peer_worker(c);
+  if (std::exchange(c.switched, false)) follow_switch(p);
   const bool asks = std::exchange(c.asks, false);
   if (!p.net) {
     if (asks) send_acknowledgement(p, c.asked);

@@ -4,8 +4,22 @@
 // queue, of its own here, which ends with it.
 //
 // An address names the common worker, since it is written before the peers are known. The hello
-// goes there, and with it the address of the sender's own worker for the receiver; each of the two
-// switches to the other's as soon as it knows it. `reassembly` orders what comes over both.
+// goes there, and the switch to the workers of their own begins:
+//
+// 1. The node of the lower rank sends the address of its worker for the other one.
+// 2. The other one makes an endpoint to it, which it does not use yet, and sends the address of its
+//    own worker.
+// 3. The first one makes an endpoint too, sends over it from now on, and says so.
+// 4. The other one hears of that, and sends over its endpoint as well.
+//
+// So whoever sends to a worker knows that it has an endpoint back. That has a reason in UCX (1.22):
+// with the first message of several parts the sender asks for a connection, and where the receiver
+// has no endpoint to it, and the sender has ended when that is read, the receiver crashes
+// (`ucp_wireup_process_request` makes an endpoint, finds no way to the sender, and
+// `ucp_ep_set_lanes_failed` looks for the configuration of that endpoint, which has none). For the
+// same reason a queue is read to its end before its endpoint is closed.
+//
+// `reassembly` orders what comes over both workers.
 
 #include <sys/epoll.h>
 
@@ -75,23 +89,41 @@ catch (const error& e) {  // UCX has no address of the worker
   trouble_with(p, {loss_kind::broken, e.what()});
 }
 
-// From now on messages go to the worker that the peer has for this node alone.
-void backend::switch_to_peer_worker(connection& c) {
+bool backend::begins_switch(const peer& p) const noexcept { return options_.rank <= p.rank; }
+
+// The worker's address is that which the peer has for this node alone.
+void backend::open_way_to_peer_worker(connection& c) {
   peer& p = *c.back;
-  if (p.first_ep) return;
+  if (p.first_ep || p.next_ep) return;
   const auto address = verify_worker_address(options_.key, c.token, c.worker_address);
   if (!p.shared || address.empty()) throw decode_error("the address of its queue is not genuine");
   c.worker_address_complete = false;
   // The common queue has another shape, and stays in use.
   if (!p.own_worker) return;
-  const ucp_ep_h first = p.ep;
   // If this fails the peer has ended, which is noticed elsewhere, or the common worker stays in
   // use.
   p.own_worker->touch();  // connecting is work of UCX's own
-  if (const auto status = open_endpoint(p, *p.own_worker, address); status == UCS_OK)
-    p.first_ep = first;
-  else
+  if (const auto status = open_endpoint(p, *p.own_worker, address, p.next_ep); status != UCS_OK) {
+    p.next_ep = nullptr;
     log().debug("rank {}: its queue cannot be used: {}", p.rank, ucs_status_string(status));
+    return;
+  }
+  if (!begins_switch(p)) return send_worker_address(p);
+  follow_switch(p);
+  const switched_header h{p.token, options_.rank, 0};
+  if (const auto status = send_header(p.ep, am_switched, h); status != UCS_OK)
+    trouble_with(p, broken("the first message to a queue could not be sent", status), true);
+}
+
+// From now on messages go to that worker.
+void backend::follow_switch(peer& p) {
+  if (p.next_ep) p.first_ep = p.ep.exchange(std::exchange(p.next_ep, nullptr));
+}
+
+// What the peer has sent before. A bound: it may go on sending.
+void backend::read_to_the_end(receive_worker& queue) {
+  for (int turns = 0; turns < most_turns && queue.progress() != 0; ++turns) {
+  }
 }
 
 // Receives what a peer sent before it ended, which may still lie in the queues.

@@ -180,19 +180,22 @@ void backend::admit(peer& p) {
 
 // Nothing more of `p` is delivered; what it says about the connection still counts.
 void backend::silence(const peer& p) {
-  if (p.rank >= connections_.size()) return;
-  const auto& c = connections_[p.rank];
-  if (!c || c->id != p.id) return;
+  auto* const c = connection_from(p);
+  if (!c) return;
   c->over = true;
   std::erase_if(ready_, [&](const incoming_message& m) { return m.from == p.rank; });
 }
 
 void backend::forget(const peer& p) {
-  if (p.rank >= connections_.size()) return;
-  auto& c = connections_[p.rank];
-  if (!c || c->id != p.id) return;
-  c->over = true;
-  c.reset();
+  if (!connection_from(p)) return;
+  connections_[p.rank]->over = true;
+  connections_[p.rank].reset();
+}
+
+connection* backend::connection_from(const peer& p) const noexcept {
+  if (p.rank >= connections_.size()) return nullptr;
+  auto* const c = connections_[p.rank].get();
+  return c && c->id == p.id ? c : nullptr;
 }
 
 unsigned backend::attend_to_troubles() {
@@ -269,6 +272,10 @@ unsigned backend::finish_closing() {
 void backend::close_endpoint(peer& p, bool force) {
   p.status.store(peer::state::gone);
   watch_.remove(&p);
+  if (p.own_worker) {
+    if (auto* const c = connection_from(p)) c->over = true;
+    read_to_the_end(*p.own_worker);
+  }
   forget(p);
   // A thread that enters from now on sees that the peer is gone (see `peer::gate`); others leave
   // soon.
@@ -283,7 +290,8 @@ void backend::release_endpoint(peer& p, bool force) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  for (const ucp_ep_h ep : {p.ep.exchange(nullptr), std::exchange(p.first_ep, nullptr)}) {
+  for (const ucp_ep_h ep : {p.ep.exchange(nullptr), std::exchange(p.first_ep, nullptr),
+                            std::exchange(p.next_ep, nullptr)}) {
     if (!ep) continue;
     const auto request = ucp_ep_close_nbx(ep, &param);
     if (request && !UCS_PTR_IS_ERR(request)) {

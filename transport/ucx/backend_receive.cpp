@@ -37,6 +37,7 @@ void backend::set_handlers(receive_worker& q) {
   q.handle(am_leave_notice, &backend::on_leave_notice, &q);
   q.handle(am_acknowledgement, &backend::on_acknowledgement, &q);
   q.handle(am_worker_address, &backend::on_worker_address, &q);
+  q.handle(am_switched, &backend::on_switched, &q);
 }
 
 // The hot path: one comparison tells whether a header was written by the node it names.
@@ -268,6 +269,16 @@ ucs_status_t backend::on_worker_address(void* on, const void* header, std::size_
     return UCS_OK;
   };
   return from_known<worker_address_header>(on, header, header_size, take);
+}
+
+ucs_status_t backend::on_switched(void* on, const void* header, std::size_t header_size, void*,
+                                  std::size_t, const ucp_am_recv_param_t*) {
+  const auto take = [](backend& b, const auto& c, const switched_header&) {
+    c->switched = true;
+    b.mark_updated(c);
+    return UCS_OK;
+  };
+  return from_known<switched_header>(on, header, header_size, take);
 }
 
 ucs_status_t backend::on_leave_notice(void* on, const void* header, std::size_t header_size, void*,

@@ -82,8 +82,12 @@ void backend::reconnect(peer& p, std::uint64_t number, const std::string& why) {
   l.failed = false;
   l.tried_at = now;
   l.retry_at = now + l.backoff;
-  auto status = open_endpoint(p, *common_, l.address);
-  if (status == UCS_OK) status = send_hello(p);
+  ucp_ep_h made = nullptr;
+  auto status = open_endpoint(p, *common_, l.address, made);
+  if (status == UCS_OK) {
+    p.ep = made;
+    status = send_hello(p);
+  }
   if (status == UCS_OK)
     send_acknowledgement(p, number, true);
   else

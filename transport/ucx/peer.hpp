@@ -31,6 +31,7 @@ struct peer {
   nonce id{};
   std::atomic<ucp_ep_h> ep{};   ///< valid while senders may enter, see `gate`
   ucp_ep_h first_ep = nullptr;  ///< `ep` before the switch to the worker that the peer has for us
+  ucp_ep_h next_ep = nullptr;   ///< `ep` after it, until the peer has switched
   std::unique_ptr<receive_worker> own_worker;  ///< for it alone; null: the common one serves it
   std::uint64_t token = 0;
   std::string place;  ///< why these lanes, for routes()
@@ -122,6 +123,7 @@ struct connection {
   peer* back = nullptr;                   ///< its sending side, once added
   std::vector<std::byte> worker_address;  ///< of its worker for us, as far as it has arrived
   bool worker_address_complete = false;   ///< it has arrived completely
+  bool switched = false;                  ///< it sends to our worker for it from now on
   /// One of the two nodes keeps what it sends until it is acknowledged; the following is for that.
   bool network = false;
   bool wants_acknowledgements = false;  ///< the other node does: it keeps what it sends

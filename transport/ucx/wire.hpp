@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "headers are little-en
 
 /// Version of everything in this file and of the address; nodes of different versions do not
 /// connect.
-inline constexpr std::uint16_t wire_version = 4;
+inline constexpr std::uint16_t wire_version = 5;
 
 /// Identifies a transport object, unique among all that ever exist.
 using nonce = std::array<std::byte, 16>;
@@ -26,7 +26,8 @@ enum am_id : unsigned {
   am_leave_notice = 4,
   am_chunk = 5,
   am_acknowledgement = 6,
-  am_worker_address = 7
+  am_worker_address = 7,
+  am_switched = 8
 };
 
 /// Header of a message; the envelope is the data. `token` is known to the two ends alone. All of
@@ -112,6 +113,14 @@ struct worker_address_header {
   std::array<std::byte, part> bytes;
 };
 static_assert(sizeof(worker_address_header) == 80);
+
+/// The first message to the receiver's worker for the sender alone, without data.
+struct switched_header {
+  std::uint64_t token;
+  std::uint32_t from;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(switched_header) == 16);
 
 /// The last message of a connection, without data.
 struct leave_notice_header {

@@ -123,6 +123,14 @@ INSTANTIATE_TEST_SUITE_P(each, peers_on_one_host,
                                          tested_backend::tcp),
                          backend_name);
 
+// UCX crashes where a connection is asked for that cannot be made any more, unless there is an
+// endpoint for it.
+TEST_P(peers_on_one_host, that_end_before_any_of_a_long_message_is_read_are_reported_as_ended) {
+  start("rush");
+  EXPECT_EQ(other->wait(), 0);
+  expect_loss(loss_kind::ended, "its process has ended");
+}
+
 TEST_P(peers_on_one_host, that_are_killed_are_reported_as_ended) {
   start("echo");
   exchange_one();

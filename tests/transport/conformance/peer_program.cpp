@@ -4,6 +4,7 @@
 //   stall  answers one message and makes no progress any more
 //   push   sends large messages without end
 //   leave  answers one message and ends without another
+//   rush   begins to send a message of several parts, as soon as it can, and ends
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -69,6 +70,13 @@ void push(node& n) {
   }
 }
 
+// Rank 0 does not read meanwhile, so the message cannot be sent to its end.
+void rush(node& n) {
+  for (int i = 0; i < 2000; ++i) n->progress();
+  n->send(0, 0, patterned_frame(100'000, 1));
+  for (int i = 0; i < 2000; ++i) n->progress();
+}
+
 // A page that cannot be read ends the process in the middle of the copy, as a SIGKILL would.
 void tear(node& n) {
   for (int i = 0; i < 20; ++i) {
@@ -104,6 +112,7 @@ int main(int argc, char** argv) {
   if (mode == "stall" || mode == "leave") answer_one(n);
   if (mode == "stall")
     while (!input_ended()) poll(nullptr, 0, 10);
-  if (mode == "leave") _exit(0);
+  if (mode == "rush") rush(n);
+  if (mode == "leave" || mode == "rush") _exit(0);
   return 0;
 }
