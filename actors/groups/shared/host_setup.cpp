@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "troupe/actors/groups/backend/collective_rules.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
 #include "troupe/transport/memory/arena.hpp"
 #include "troupe/transport/regions/descriptor_channel.hpp"
 #include "troupe/transport/rendezvous/host.hpp"
@@ -85,6 +88,18 @@ bool can_read(std::uint64_t process, std::uint64_t address, std::uint64_t expect
   const iovec there{reinterpret_cast<void*>(address), sizeof found};
   return process_vm_readv(static_cast<pid_t>(process), &here, 1, &there, 1, 0) == sizeof found &&
          found == expected;
+}
+
+// Once in a process: it is the machine that forbids it.
+void say_unreadable(const std::string& group, int rank) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log().info(
+        "group '{}': the memory of rank {} cannot be read by all other ranks (process_vm_readv), "
+        "so tensors outside of the arena are copied twice; kernel.yama.ptrace_scope and "
+        "containers without the capability forbid it",
+        group, rank);
+  });
 }
 
 }  // namespace
@@ -252,8 +267,11 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   if (!why_not.empty()) return nullptr;
   for (std::size_t p = 0; p < setup.memories.size(); ++p)
     if ((by_all >> p & 1) == 0) setup.memories[p] = {};
-  if (read_by_all == ~std::uint64_t{0} >> (64 - size))
+  const auto all = ~std::uint64_t{0} >> (64 - size);
+  if (read_by_all == all)
     for (const auto& one : known) setup.readable_processes.push_back(static_cast<int>(one.process));
+  else if (rank == 0)
+    say_unreadable(request.group, std::countr_one(read_by_all));
   out->watch_processes(known, rank);
   return out;
 }
