@@ -100,6 +100,7 @@ def launched(asked, hosts):
         **os.environ,
         "TROUPE_JOB_SECRET": "7" * 64,
         "BENCH_SERVER": hosts.addresses[1],  # for peers whose rank 1 serves
+        "BENCH_HOSTS": " ".join(hosts.addresses),
         "TP_SOCKET_IFNAME": "eth0",
         "GLOO_SOCKET_IFNAME": "eth0",
     }

@@ -151,7 +151,7 @@ def perftest_peer(setup, row, ranks, output):
 
 def iperf_peer(setup, row, ranks, output):
     command = [setup.python, HERE / "peers" / "iperf3.py", "--row", row.name, "--json", output]
-    return between_hosts(setup, row, command)
+    return between_hosts(setup, row, command, ranks=ranks)
 
 
 def socket_peer(setup, row, ranks, output):
