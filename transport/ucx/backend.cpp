@@ -159,7 +159,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
         with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
-  if (p.own_worker && begins_switch(p)) send_worker_address(p);
+  if (p.own_worker && begins_switch(p)) send_worker_address(p, p.ep);
   // Publishes what was set above: senders use nothing of the peer before.
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
@@ -222,7 +222,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   return p;
 }
 
-// Sets `p.ep`; on failure it stays as it was.
+// Sets `made`, unless it fails.
 ucs_status_t backend::open_endpoint(peer& p, receive_worker& from, std::span<const std::byte> bytes,
                                     ucp_ep_h& made) {
   ucp_ep_params_t params{};

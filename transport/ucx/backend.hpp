@@ -92,7 +92,7 @@ private:
 
   // backend_peer_receive_workers.cpp
   std::string make_peer_receive_worker(peer& p);
-  void send_worker_address(peer& p);
+  void send_worker_address(peer& p, ucp_ep_h over);
   static ucs_status_t on_worker_address(void* on, const void* header, std::size_t header_size,
                                         void* data, std::size_t size,
                                         const ucp_am_recv_param_t* param);
@@ -101,7 +101,7 @@ private:
   bool begins_switch(const peer& p) const noexcept;
   void open_way_to_peer_worker(connection& c);
   void follow_switch(peer& p);
-  static void read_to_the_end(receive_worker& queue);
+  static void read_what_is_there(receive_worker& queue, const queue_shape& shape);
   unsigned take_leave_notices();
   void retire_receive_workers();
 

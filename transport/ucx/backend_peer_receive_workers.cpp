@@ -7,17 +7,18 @@
 // goes there, and the switch to the workers of their own begins:
 //
 // 1. The node of the lower rank sends the address of its worker for the other one.
-// 2. The other one makes an endpoint to it, which it does not use yet, and sends the address of its
-//    own worker.
+// 2. The other one makes an endpoint to it, and sends the address of its own worker over that, but
+//    nothing else yet.
 // 3. The first one makes an endpoint too, sends over it from now on, and says so.
-// 4. The other one hears of that, and sends over its endpoint as well.
+// 4. The other one hears of that, and sends all over its endpoint as well.
 //
 // So whoever sends to a worker knows that it has an endpoint back. That has a reason in UCX (1.22):
 // with the first message of several parts the sender asks for a connection, and where the receiver
 // has no endpoint to it, and the sender has ended when that is read, the receiver crashes
 // (`ucp_wireup_process_request` makes an endpoint, finds no way to the sender, and
-// `ucp_ep_set_lanes_failed` looks for the configuration of that endpoint, which has none). For the
-// same reason a queue is read to its end before its endpoint is closed.
+// `ucp_ep_set_lanes_failed` looks for the configuration of that endpoint, which has none). The
+// address itself goes in parts of one slot each, which ask for nothing. For the same reason what is
+// in the queues is read before endpoints are closed.
 //
 // `reassembly` orders what comes over both workers.
 
@@ -64,7 +65,7 @@ std::string backend::make_peer_receive_worker(peer& p) {
   }
 }
 
-void backend::send_worker_address(peer& p) try {
+void backend::send_worker_address(peer& p, ucp_ep_h over) try {
   const auto signed_address =
       sign_worker_address(options_.key, p.token, p.own_worker->address(false));
   for (std::size_t offset = 0; offset < signed_address.size();
@@ -77,7 +78,7 @@ void backend::send_worker_address(peer& p) try {
     std::copy_n(signed_address.begin() + static_cast<std::ptrdiff_t>(offset),
                 std::min(worker_address_header::part, signed_address.size() - offset),
                 h.bytes.begin());
-    if (const auto status = send_header(p.ep, am_worker_address, h); status != UCS_OK) {
+    if (const auto status = send_header(over, am_worker_address, h); status != UCS_OK) {
       trouble_with(p, broken("the address of a queue could not be sent", status), true);
       return;
     }
@@ -108,7 +109,7 @@ void backend::open_way_to_peer_worker(connection& c) {
     log().debug("rank {}: its queue cannot be used: {}", p.rank, ucs_status_string(status));
     return;
   }
-  if (!begins_switch(p)) return send_worker_address(p);
+  if (!begins_switch(p)) return send_worker_address(p, p.next_ep);
   follow_switch(p);
   const switched_header h{p.token, options_.rank, 0};
   if (const auto status = send_header(p.ep, am_switched, h); status != UCS_OK)
@@ -120,9 +121,12 @@ void backend::follow_switch(peer& p) {
   if (p.next_ep) p.first_ep = p.ep.exchange(std::exchange(p.next_ep, nullptr));
 }
 
-// What the peer has sent before. A bound: it may go on sending.
-void backend::read_to_the_end(receive_worker& queue) {
-  for (int turns = 0; turns < most_turns && queue.progress() != 0; ++turns) {
+// As many messages as the queue holds, and no more: others go on sending.
+void backend::read_what_is_there(receive_worker& queue, const queue_shape& shape) {
+  for (std::size_t read = 0; read < shape.places;) {
+    const auto events = queue.progress();
+    if (events == 0) return;
+    read += events;
   }
 }
 

@@ -272,10 +272,9 @@ unsigned backend::finish_closing() {
 void backend::close_endpoint(peer& p, bool force) {
   p.status.store(peer::state::gone);
   watch_.remove(&p);
-  if (p.own_worker) {
-    if (auto* const c = connection_from(p)) c->over = true;
-    read_to_the_end(*p.own_worker);
-  }
+  if (auto* const c = connection_from(p)) c->over = true;
+  if (p.own_worker) read_what_is_there(*p.own_worker, p.shape);
+  if (p.shared) read_what_is_there(*common_, common_shape);
   forget(p);
   // A thread that enters from now on sees that the peer is gone (see `peer::gate`); others leave
   // soon.

@@ -114,7 +114,7 @@ struct worker_address_header {
 };
 static_assert(sizeof(worker_address_header) == 80);
 
-/// The first message to the receiver's worker for the sender alone, without data.
+/// From now on the sender uses the receiver's worker that is for it alone. Without data.
 struct switched_header {
   std::uint64_t token;
   std::uint32_t from;

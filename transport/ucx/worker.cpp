@@ -77,6 +77,9 @@ void configure(config& c, const ucx_options& o, reach by, const queue_shape& sha
   // Without this, endpoints that report failures would not use shared memory.
   c.set("POSIX_ERROR_HANDLING", "y");
   cut_queue(c, shape);
+  // With the first message that needs it, and not with the endpoint: see
+  // backend_peer_receive_workers.cpp.
+  c.set("RESOLVE_REMOTE_EP_ID", "n");
   c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
   // The default spinlock stalls when threads outnumber cores.
   c.set("USE_MT_MUTEX", "y");

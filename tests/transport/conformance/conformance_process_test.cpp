@@ -131,6 +131,21 @@ TEST_P(peers_on_one_host, that_end_before_any_of_a_long_message_is_read_are_repo
   expect_loss(loss_kind::ended, "its process has ended");
 }
 
+TEST_P(peers_on_one_host, that_end_before_any_of_a_long_message_is_read_can_be_closed) {
+  start("rush");
+  EXPECT_EQ(other->wait(), 0);
+  a->close_peer(1, true);
+  run_until([] { return false; }, 50ms, a);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST_P(peers_on_one_host, that_end_before_any_of_a_long_message_is_read_do_not_matter_at_the_end) {
+  start("rush");
+  EXPECT_EQ(other->wait(), 0);
+  a.net.reset();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
 TEST_P(peers_on_one_host, that_are_killed_are_reported_as_ended) {
   start("echo");
   exchange_one();

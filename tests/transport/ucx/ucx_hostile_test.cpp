@@ -112,7 +112,7 @@ TEST_F(ucx_hostile, random_headers_are_dropped_and_counted) {
   std::uint64_t leave_notices = 0;
   for (int i = 0; i < 3000; ++i) {
     for (auto& byte : header) byte = static_cast<std::byte>(random());
-    const unsigned id = 1 + random() % 7;
+    const unsigned id = 1 + random() % 8;
     const std::size_t header_size = random() % 120;
     if (id == ucx::am_leave_notice && header_size == sizeof(ucx::leave_notice_header))
       ++leave_notices;
@@ -253,6 +253,15 @@ TEST_F(ucx_mad_member, a_piece_of_more_than_there_is_memory) {
 
 TEST_F(ucx_mad_member, a_second_way_to_its_queue) {
   expect_given_up(ucx::am_worker_address, ucx::worker_address_header{0, 1, 0, 100, {}}, 0);
+}
+
+TEST_F(ucx_mad_member, a_switch_that_was_made_or_cannot_be) {
+  for (int i = 0; i < 3; ++i) send(ucx::am_switched, ucx::switched_header{0, 1, 0}, 0);
+  for (int i = 0; i < 100; ++i) sender->progress();
+  talk();
+  a->net->send(1, 0, patterned_frame(8, 1));
+  EXPECT_TRUE(run_until([&] { return !b->received.messages.empty(); }, 100s, *a, *b));
+  EXPECT_TRUE(a->received.lost.empty());
 }
 
 TEST_F(ucx_mad_member, a_way_that_begins_in_the_middle) {
