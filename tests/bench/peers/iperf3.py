@@ -5,8 +5,8 @@
 
 Of a stream rank 1 serves; rank 0 sends, or sends and receives, for some seconds, and writes the rate for
 each size of the row, since iperf3 knows none. Of an all_reduce each host sends to the next one, all at
-the same time; the time is what the bytes of a ring, 2 (P - 1) / P of the tensor's, would take. It is the
-least for any algorithm that sends no fewer, on these processors.
+the same time; the time is what the bytes of a ring, 2 (P - 1) / P of the tensor's, would take at the
+slowest one's rate.
 """
 
 import argparse
@@ -53,8 +53,11 @@ def ring(row, output):
     )
     to = hosts[(rank + 1) % len(hosts)]
     command = ["taskset", "-c", core, "iperf3", "-c", to, "-J", "-t", "3", "-l", "1M"]
-    rate = client(command, time.monotonic() + 20)["sum_received"]["bits_per_second"] / 8
-    server.wait()
+    try:
+        rate = client(command, time.monotonic() + 20)["sum_received"]["bits_per_second"] / 8
+        server.wait(timeout=20)
+    finally:
+        server.kill()
     mine = Path(f"{output}.rate{rank}.new")
     mine.write_text(str(rate))
     mine.rename(f"{output}.rate{rank}")  # whole
@@ -69,7 +72,7 @@ def ring(row, output):
         rates.append(float(path.read_text()))
         path.unlink()
     bytes = 64 * MIB
-    seconds = 2 * (len(hosts) - 1) / len(hosts) * bytes / (sum(rates) / len(rates))
+    seconds = 2 * (len(hosts) - 1) / len(hosts) * bytes / min(rates)
     write(output, row, len(hosts), [{"bytes": bytes, "unit": "us", "value": seconds * 1e6}])
 
 
