@@ -178,6 +178,9 @@ protected:
 struct backend_request {
   std::string group;  ///< its name: the same on all ranks, and no other group of the job has it
   int rank = 0;       ///< of this member in the group; another one may be in the same process
+  /// What errors call the first one of these ranks, and the others after it: they may be some of a
+  /// group's.
+  int first_rank = 0;
   std::vector<group_member> members{};           ///< by rank
   std::chrono::milliseconds timeout{};           ///< of the group
   std::map<std::string, std::string> options{};  ///< group_options::backend_options

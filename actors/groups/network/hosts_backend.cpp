@@ -114,8 +114,8 @@ std::unique_ptr<backend> make_hosts_backend(const backend_request& request,
     ranks.push_back(grid->rank_at(grid->host, j));
     within.members.push_back(request.members[static_cast<std::size_t>(ranks.back())]);
   }
-  within.group = fmt::format("{} (host {})", request.group, grid->host);
   within.rank = grid->place;
+  within.first_rank = ranks[0];
   channel_exchange exchange(*request.channel, limit, ranks, host_exchange_stage);
   within.exchange = &exchange;
   within.cores_are_busy = true;  // with messages of the other hosts

@@ -63,14 +63,9 @@ void hosts_run::on_host(operation_kind kind, std::span<const at::Tensor> inputs,
   try {
     local_.run(step, limit_);
   } catch (...) {
-    // Its text counts the ranks of this host.
-    auto why = std::current_exception();
-    const auto here = fmt::format("(host {})", grid_.host);
-    if (describe(why, {}, {}).text.find(here) != std::string::npos)
-      why =
-          error_with(why, fmt::format("; this is a step of {}, whose rank {} is rank 0 {}",
-                                      to_string(run_.place()), grid_.rank_at(grid_.host, 0), here));
-    std::rethrow_exception(std::move(why));
+    std::rethrow_exception(error_with(
+        std::current_exception(),
+        fmt::format(" (in the memory of its host, a step of {})", to_string(what_.kind))));
   }
 }
 

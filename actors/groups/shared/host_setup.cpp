@@ -96,8 +96,8 @@ void say_unreadable(const std::string& group, int rank) {
   std::call_once(said, [&] {
     log().info(
         "group '{}': the memory of rank {} cannot be read by all other ranks (process_vm_readv), "
-        "so tensors outside of the arena are copied twice; kernel.yama.ptrace_scope and "
-        "containers without the capability forbid it",
+        "so tensors outside of the arena are copied twice; kernel.yama.ptrace_scope, containers "
+        "without the capability and process namespaces forbid it",
         group, rank);
   });
 }
@@ -159,7 +159,8 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
     known.push_back(cards[p].first);
     cores.push_back(cards[p].first.cores);
     if (cards[p].first.version != protocol_version)
-      why_not = fmt::format("rank {} has another version of Troupe", p);
+      why_not = fmt::format("rank {} has another version of Troupe",
+                            request.first_rank + static_cast<int>(p));
     if (cards[p].first.simulated) why_not = "the nodes are simulated";
     if (host_of(p) != host_of(0)) why_not = fmt::format("ranks 0 and {} are on two hosts", p);
   }
@@ -169,6 +170,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   auto& setup = out->setup_;
   setup.group = request.group;
   setup.rank = rank;
+  setup.first_rank = request.first_rank;
   setup.size = size;
   const auto area = area_for(size);
   setup.area = area;
@@ -262,7 +264,8 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
     read_by_all &= mapped[p].first.readable;
     if (mapped[p].first.control || !why_not.empty()) continue;
     const auto& because = offers[0].first.has_control ? mapped[p].second : offers[0].second;
-    why_not = fmt::format("rank {} cannot map the memory of the group: {}", p, because);
+    why_not = fmt::format("rank {} cannot map the memory of the group: {}",
+                          request.first_rank + static_cast<int>(p), because);
   }
   if (!why_not.empty()) return nullptr;
   for (std::size_t p = 0; p < setup.memories.size(); ++p)
@@ -271,7 +274,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   if (read_by_all == all)
     for (const auto& one : known) setup.readable_processes.push_back(static_cast<int>(one.process));
   else if (rank == 0)
-    say_unreadable(request.group, std::countr_one(read_by_all));
+    say_unreadable(request.group, request.first_rank + std::countr_one(read_by_all));
   out->watch_processes(known, rank);
   return out;
 }

@@ -135,8 +135,9 @@ private:
       why = why_;
     }
     if (!why || !group_.aborted_because()) return;
-    std::rethrow_exception(
-        error_at({membership_->host->setup().group, group_.rank(), what.kind, what.sequence}, why));
+    std::rethrow_exception(error_at(
+        {membership_->host->setup().group, group_.shown(group_.rank()), what.kind, what.sequence},
+        why));
   }
 
   void carry_out(const operation& what, const time_limit& limit);

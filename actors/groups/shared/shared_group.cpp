@@ -49,8 +49,8 @@ void shared_group::compare_sizes(const operation_signature& what,
       const auto* const others = sizes_of(p, shown_parity());
       for (std::size_t i = 0; i < some.size(); ++i)
         if (others[i] != first[i])
-          disagree(what, fmt::format("tensor {} has {} elements on rank 0 and {} on rank {}",
-                                     done + i, first[i], others[i], p));
+          disagree(what, fmt::format("tensor {} has {} elements on rank {} and {} on rank {}",
+                                     done + i, first[i], shown(0), others[i], shown(p)));
     }
     done += some.size();
   } while (done < sizes.size());
@@ -148,7 +148,7 @@ void shared_group::leave_if_aborted(const operation_signature& what) {
   f.code = errc::cancelled;
   f.text = by.rank == rank() ? fmt::format("{}: {}", to_string(where(what)), by.text)
                              : fmt::format("{}: rank {} has aborted the group: {}",
-                                           to_string(where(what)), by.rank, by.text);
+                                           to_string(where(what)), shown(by.rank), by.text);
   throw group_failed(std::move(f));
 }
 
@@ -156,7 +156,7 @@ void shared_group::fail(wait_result why, const operation_signature& what, const 
   if (why == wait_result::timed_out) {
     std::vector<int> missing;
     for (int p = 0; p < size(); ++p)
-      if (!exchange_.has_begun(p)) missing.push_back(p);
+      if (!exchange_.has_begun(p)) missing.push_back(shown(p));
     // The others cannot finish without this rank.
     control_.abort(rank(), fmt::format("its {}, sequence number {}, has timed out after {} ms",
                                        to_string(what.kind), what.sequence, limit.limit().count()));
@@ -176,7 +176,7 @@ void shared_group::disagree(const operation_signature& what, const std::string& 
 }
 
 operation_place shared_group::where(const operation_signature& what) const {
-  return {setup_.group, rank(), what.kind, what.sequence};
+  return {setup_.group, shown(rank()), what.kind, what.sequence};
 }
 
 bool shared_group::all_have(std::uint32_t note) const noexcept {
@@ -220,7 +220,7 @@ void shared_group::fail_by_damage(const operation_signature& what, int by_rank, 
   fault f;
   f.code = errc::internal;
   f.text = fmt::format("{}: rank {} shows {}; its part of the shared memory is damaged",
-                       to_string(where(what)), by_rank, shows);
+                       to_string(where(what)), shown(by_rank), shows);
   control_.abort(rank(), f.text);
   leave();
   throw internal_error(std::move(f));
@@ -229,7 +229,7 @@ void shared_group::fail_by_damage(const operation_signature& what, int by_rank, 
 std::optional<std::string> shared_group::aborted_because() const {
   const auto by = control_.aborted_by();
   if (by.rank < 0) return {};
-  return fmt::format("rank {}: {}", by.rank, by.text);
+  return fmt::format("rank {}: {}", shown(by.rank), by.text);
 }
 
 bool shared_group::all_left(std::uint64_t dead) const noexcept {

@@ -31,6 +31,7 @@ struct rank_memory {
 struct shared_setup {
   std::string group;  ///< its name, for errors
   int rank = 0;
+  int first_rank = 0;  ///< errors count ranks from it on
   int size = 1;
   std::span<std::byte> control;  ///< of a control_segment; outlives the group
   std::size_t area = 0;          ///< bytes, of its areas
@@ -67,6 +68,8 @@ public:
   explicit shared_group(shared_setup setup);
 
   int rank() const noexcept { return setup_.rank; }
+  /// What errors call a rank.
+  int shown(int of_rank) const noexcept { return setup_.first_rank + of_rank; }
   int size() const noexcept { return setup_.size; }
   const collective_ways& ways() const noexcept { return setup_.ways; }
 

@@ -39,7 +39,7 @@ void shared_group::take_loan(loan_cell<process_memory>& cell) const {
   cell.take(rank());
   if (control_.left(rank()).load(std::memory_order_seq_cst) == 0) return;
   cell.give_back(rank());
-  throw group_failed(fmt::format("rank {} has left group '{}'", rank(), setup_.group));
+  throw group_failed(fmt::format("rank {} has left group '{}'", shown(rank()), setup_.group));
 }
 
 void shared_group::take_letter(int from, std::uint64_t word, const tensor_view& into) const {
@@ -49,7 +49,7 @@ void shared_group::take_letter(int from, std::uint64_t word, const tensor_view& 
     throw internal_error(
         fmt::format("group '{}', rank {}: rank {} has lent {} bytes that are in no "
                     "rank's memory",
-                    setup_.group, rank(), from, into.bytes()));
+                    setup_.group, shown(rank()), shown(from), into.bytes()));
   auto& cell = loan(from, place.loan);
   take_loan(cell);
   if (into.count > 0) copy_bytes(into.data, data, into.bytes(), stores_for(2 * into.bytes()));

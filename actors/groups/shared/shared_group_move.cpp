@@ -128,8 +128,8 @@ void shared_group::check_parts(const operation_signature& what) {
       const auto has = control_.sends(p, shown_parity())[static_cast<std::size_t>(q)].bytes;
       const auto expects = control_.receives(q, shown_parity())[static_cast<std::size_t>(p)].bytes;
       if (has != expects)
-        disagree(what, fmt::format("rank {} has {} bytes for rank {}, which expects {}", p, has, q,
-                                   expects));
+        disagree(what, fmt::format("rank {} has {} bytes for rank {}, which expects {}", shown(p),
+                                   has, shown(q), expects));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,12 +25,18 @@ inline std::uint64_t first_seed_of_kills() {
 }
 
 /// Jobs whose ranks kill themselves (group_kills_program) inside of "collectives", or while groups
-/// are "made": by a seed each, in shared memory and by messages in turn. Ends after so many kills,
-/// or a failure.
+/// are "made": by a seed each, in shared memory, by messages, and with two ranks or three on each
+/// of two hosts in turn. Ends after so many kills, or a failure.
 inline void kill_ranks(int kills, std::uint64_t seed, const std::string& inside = "collectives") {
   constexpr int left = 2;  // as many as can still agree on who is lost
   for (; kills > 0 && !testing::Test::HasFailure(); ++seed) {
-    const int here = std::min(kills, seed % 2 == 0 ? 5 : 3);
+    struct kind {
+      const char* backend;
+      int kills;
+    };
+    static constexpr kind kinds[] = {{"cpu:troupe", 5}, {"cpu:network", 3}, {"cpu:hosts", 4}};
+    const auto& [backend, most] = kinds[seed % std::size(kinds)];
+    const int here = std::min(kills, most);
     const int size = left + here;
     kills -= here;
     const temporary_folder folder;
@@ -37,9 +44,8 @@ inline void kill_ranks(int kills, std::uint64_t seed, const std::string& inside 
     for (int rank = 0; rank < size; ++rank)
       ranks.push_back(std::make_unique<rank_process>(std::vector<std::string>{
           TROUPE_TEST_PROGRAM_DIR "/group_kills_program", std::to_string(rank),
-          std::to_string(size), (folder.path() / "meet").string(),
-          seed % 4 < 2 ? "cpu:troupe" : "cpu:network", std::to_string(seed), std::to_string(here),
-          inside}));
+          std::to_string(size), (folder.path() / "meet").string(), backend, std::to_string(seed),
+          std::to_string(here), inside}));
     int dead = 0, well = 0;
     for (auto& one : ranks) {
       // What hangs is killed when this returns.

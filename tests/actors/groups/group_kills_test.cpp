@@ -6,7 +6,7 @@
 namespace troupe::test {
 namespace {
 
-TEST(ranks_killed_at_random, are_named_to_all_survivors_who_go_on) { kill_ranks(10, 0); }
+TEST(ranks_killed_at_random, are_named_to_all_survivors_who_go_on) { kill_ranks(12, 0); }
 
 }  // namespace
 }  // namespace troupe::test
