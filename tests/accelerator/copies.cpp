@@ -1,6 +1,9 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
+#include <memory>
+#include <vector>
+
 #include "accelerator.hpp"
 #include "counters_internal.hpp"
 #include "host_view_internal.hpp"
@@ -60,8 +63,10 @@ namespace {
 
 // Conjugated and negated in name alone: the copy itself sees to it.
 void register_lazy_copies() {
+  static auto& kept = *new std::vector<std::unique_ptr<torch::Library>>;  // for ever
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    auto& library = kept.emplace_back(
+        std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
     library->impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
 }
