@@ -191,7 +191,8 @@ private:
   std::int64_t bytes(const sparse_layout& what) const {
     std::int64_t each = what.sparse_dimensions * std::int64_t{sizeof(std::int64_t)};
     std::int64_t values = static_cast<std::int64_t>(tensor_.element_size());
-    for (const auto size : tensor_._values().sizes().slice(1)) values *= size;
+    const auto all = tensor_._values();  // another tensor each time: its sizes end with it
+    for (const auto size : all.sizes().slice(1)) values *= size;
     each += values;
     std::int64_t out = 0;
     if (what.entries < 0 || __builtin_mul_overflow(each, what.entries, &out))

@@ -122,10 +122,14 @@ void gathering_table::join(const gather_request& request, const std::string& fro
     if (failed.first) failed.first->fail(failed.second);
     std::rethrow_exception(failed.second);
   }
+  // Not by `then`: that would keep the timer for ever when it is forgotten.
   if (timer)
-    timer->then([self = weak_from_this(), which, until, limit] {
-      if (const auto table = self.lock()) table->expire(which, until, limit);
-    });
+    timer->state().when_ready(make_continuation(
+        [self = weak_from_this(), alarm = std::weak_ptr(timer->shared()), which, until, limit] {
+          if (const auto rung = alarm.lock(); !rung || rung->failure())
+            return;  // the node has ended
+          if (const auto table = self.lock()) table->expire(which, until, limit);
+        }));
 }
 
 // Under the lock, where `evict` comes later.

@@ -83,9 +83,12 @@ backend::~backend() {
   ending_ = true;
   for (const auto& p : peers_.all()) {
     if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
-    send_leave_notice(*p);
-    // Small messages that UCX has not sent yet still go out; large payloads are dropped.
-    close_endpoint(*p, p->pending.load() > 0 || (p->net && p->net->now != link::phase::up));
+    const bool later = send_leave_notice(*p);
+    // Small messages that UCX has not sent yet still go out; large payloads are dropped. What is in
+    // shared memory has gone out: nothing is waited for, since what comes from others while their
+    // endpoints are closed is dangerous (see backend_peer_receive_workers.cpp).
+    const bool over = p->shared && !later;
+    close_endpoint(*p, over || p->pending.load() > 0 || (p->net && p->net->now != link::phase::up));
   }
   const auto end = std::chrono::steady_clock::now() + longest_shutdown;
   while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end) {

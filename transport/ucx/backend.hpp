@@ -122,7 +122,7 @@ private:
   static void measure_copies(peer& p, std::size_t bytes,
                              std::chrono::steady_clock::time_point start);
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
-  static void send_leave_notice(peer& p);
+  static bool send_leave_notice(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
   void has_left(peer& p);
   void trouble_with(peer& p, peer_loss why, bool ucx = false);

@@ -13,12 +13,13 @@
 // 4. The other one hears of that, and sends all over its endpoint as well.
 //
 // So whoever sends to a worker knows that it has an endpoint back. That has a reason in UCX (1.22):
-// with the first message of several parts the sender asks for a connection, and where the receiver
-// has no endpoint to it, and the sender has ended when that is read, the receiver crashes
+// with the first message that does not fit into a place of the queue (128 bytes with UCX's own),
+// the sender asks for a connection, and where the receiver has no endpoint to it, and the sender
+// has ended when that is read, the receiver crashes
 // (`ucp_wireup_process_request` makes an endpoint, finds no way to the sender, and
 // `ucp_ep_set_lanes_failed` looks for the configuration of that endpoint, which has none). The
-// address itself goes in parts of one slot each, which ask for nothing. For the same reason what is
-// in the queues is read before endpoints are closed.
+// address itself goes in parts of one place each, which ask for nothing. For the same reason what
+// is in the queues is read before endpoints are closed.
 //
 // `reassembly` orders what comes over both workers.
 

@@ -274,7 +274,8 @@ void backend::close_endpoint(peer& p, bool force) {
   watch_.remove(&p);
   if (auto* const c = connection_from(p)) c->over = true;
   if (p.own_worker) read_what_is_there(*p.own_worker, p.shape);
-  if (p.shared) read_what_is_there(*common_, common_shape);
+  // Nobody else's is read when all end: it may be of one that was never added, and has no endpoint.
+  if (p.shared && !ending_) read_what_is_there(*common_, common_shape);
   forget(p);
   // A thread that enters from now on sees that the peer is gone (see `peer::gate`); others leave
   // soon.

@@ -223,11 +223,15 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
   return true;
 }
 
-void backend::send_leave_notice(peer& p) {
-  if (!p.ep) return;
+// Returns whether UCX still has to send it.
+bool backend::send_leave_notice(peer& p) {
+  if (!p.ep) return false;
+  bool later = false;
   before_send(p.owner->options_.rank, p.rank);
-  send_header(p.ep, am_leave_notice, leave_notice_header{p.token, p.owner->options_.rank, 0});
+  send_header(p.ep, am_leave_notice, leave_notice_header{p.token, p.owner->options_.rank, 0},
+              &later);
   p.owner->arm_all_ = true;
+  return later;
 }
 
 void backend::wake() {

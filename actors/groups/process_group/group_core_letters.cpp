@@ -237,10 +237,14 @@ work group_core::start_receive(prepared_call&& call) {
   posted->timer.deadline = deadline_after(limit);
   posted->timer.node = node_;
   posted->timer.when = agent.wake_at(posted->timer.deadline);
-  posted->timer.when.then([channel = channel_, limit, waits = std::weak_ptr(posted)] {
-    const auto late = waits.lock();
-    if (late && channel->letters().withdraw(*late)) late->on_timeout(limit);
-  });
+  // Not by `then`: that would keep the timer, with the channel, for ever when it is forgotten.
+  posted->timer.when.state().when_ready(troupe::detail::make_continuation(
+      [channel = channel_, limit, alarm = std::weak_ptr(posted->timer.when.shared()),
+       waits = std::weak_ptr(posted)] {
+        if (const auto rung = alarm.lock(); !rung || rung->failure()) return;  // the node has ended
+        const auto late = waits.lock();
+        if (late && channel->letters().withdraw(*late)) late->on_timeout(limit);
+      }));
   work out(posted->state);
   auto& letters = channel_->letters();
   const auto when = posted->timer.when;

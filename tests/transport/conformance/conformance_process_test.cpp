@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(each, peers_on_one_host,
                          backend_name);
 
 // UCX crashes where a connection is asked for that cannot be made any more, unless there is an
-// endpoint for it.
+// endpoint for it: a long message is one that asks for it.
 TEST_P(peers_on_one_host, that_end_before_any_of_a_long_message_is_read_are_reported_as_ended) {
   start("rush");
   EXPECT_EQ(other->wait(), 0);
