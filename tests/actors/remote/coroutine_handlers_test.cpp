@@ -29,13 +29,14 @@ struct opening {
   std::atomic<int> notes{0};
 };
 
-task<int> answer_later_with(std::shared_ptr<opening> at, int x) {
-  co_await at->opened;
+// They do not keep what fulfils the promise: their actor's end ends them.
+task<int> answer_later_with(future<void> opened, int x) {
+  co_await opened;
   co_return x + 1;
 }
 
-task<> fail_later_with(std::shared_ptr<opening> at, std::string text) {
-  co_await at->opened;
+task<> fail_later_with(future<void> opened, std::string text) {
+  co_await opened;
   throw std::domain_error(text);
 }
 
@@ -47,9 +48,9 @@ task<> note_later(std::shared_ptr<opening> at) {
 later_actor::behavior_type answer_late(later_actor::pointer) {
   const auto at = std::make_shared<opening>();
   return {
-      [=](answer_at_open asked) { return answer_later_with(at, asked.x); },
+      [=](answer_at_open asked) { return answer_later_with(at->opened, asked.x); },
       [=](const open_now&) { at->is_open.set_value(); },
-      [=](fail_at_open asked) { return fail_later_with(at, std::move(asked.text)); },
+      [=](fail_at_open asked) { return fail_later_with(at->opened, std::move(asked.text)); },
       [=](note_at_open) { return note_later(at); },
       [=](const count_notes&) { return at->notes.load(); },
   };
