@@ -74,7 +74,10 @@ counts counted() noexcept {
           c.fallbacks,
           c.records,
           c.allocations,
-          c.reused};
+          c.reused,
+          c.exports,
+          c.opened,
+          c.closed};
 }
 
 }  // namespace troupe::test::accelerator

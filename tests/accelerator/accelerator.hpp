@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 // An accelerator that is none: a device of libtorch ("sim:0") whose memory the host cannot access
 // and whose streams are threads that run behind. Code that forgets to wait for a stream reads what
@@ -61,11 +63,32 @@ struct counts {
   std::uint64_t records = 0;           ///< of memory on streams that use it
   std::uint64_t allocations = 0;
   std::uint64_t reused = 0;  ///< of these, in memory that had been freed
+  std::uint64_t exports = 0;
+  std::uint64_t opened = 0;  ///< allocations of other processes
+  std::uint64_t closed = 0;  ///< of these
 };
 counts counted() noexcept;
 
 /// Of memory that is allocated now, in all devices.
 std::size_t bytes_in_use() noexcept;
+
+/// What another process of this host opens the memory by that `device` lies in: what to give to
+/// `open_memory`, and the bytes from that allocation's begin. Throws c10::Error: it is not
+/// allocated here, or `set_exportable(false)` was called.
+struct exported {
+  std::vector<std::byte> handle;
+  std::size_t offset = 0;
+};
+exported export_memory(const void* device);
+void set_exportable(bool yes) noexcept;
+
+/// An allocation of another process, as an address of the device `index`. Throws c10::Error.
+struct opened {
+  void* data = nullptr;
+  std::size_t size = 0;
+};
+opened open_memory(int index, std::span<const std::byte> handle);
+void close_memory(const opened& which) noexcept;
 
 }  // namespace troupe::test::accelerator
 

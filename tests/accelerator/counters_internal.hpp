@@ -21,6 +21,9 @@ struct counters {
   counter records{0};
   counter allocations{0};
   counter reused{0};
+  counter exports{0};
+  counter opened{0};
+  counter closed{0};
 };
 
 counters& count() noexcept;

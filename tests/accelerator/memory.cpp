@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "accelerator.hpp"
@@ -28,13 +27,13 @@ constexpr std::size_t arena_bytes = device_bytes * device_count;
 struct arena {
   std::byte* device = nullptr;
   std::byte* host = nullptr;
+  int fd = -1;  // open for ever: other processes open it, too
 
   arena() {
-    const int fd = memfd_create("sim", MFD_CLOEXEC);
+    fd = memfd_create("sim", MFD_CLOEXEC);
     TORCH_CHECK(fd >= 0 && ftruncate(fd, arena_bytes) == 0, "no memory for the accelerator");
     device = map(fd, PROT_NONE);
     host = map(fd, PROT_READ | PROT_WRITE);
-    close(fd);
   }
 
   static std::byte* map(int fd, int protection) {
@@ -103,6 +102,17 @@ public:
       found->second.users.insert({stream.device_index(), stream.id()});
   }
 
+  block_place find(const void* at) {
+    const std::lock_guard lock(mutex_);
+    auto found = blocks_.upper_bound(static_cast<std::byte*>(const_cast<void*>(at)));
+    TORCH_CHECK(found != blocks_.begin(), "no memory of the accelerator");
+    --found;
+    const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(at) - found->first);
+    TORCH_CHECK(offset < found->second.size, "no memory of the accelerator");
+    return {memory().fd, static_cast<std::size_t>(found->first - memory().device),
+            found->second.size, offset};
+  }
+
   std::size_t in_use() {
     const std::lock_guard lock(mutex_);
     return in_use_;
@@ -164,10 +174,17 @@ private:
   std::mutex mutex_;
   std::array<std::size_t, device_count> used_{};
   std::size_t in_use_ = 0;
-  std::unordered_map<std::byte*, block> blocks_;
+  std::map<std::byte*, block> blocks_;
   std::map<std::tuple<int, std::int64_t, std::size_t>, std::vector<std::byte*>> free_;
   std::vector<leaving> leaving_;
 };
+
+std::uintptr_t offset_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer) -
+         reinterpret_cast<std::uintptr_t>(memory().device);
+}
+
+bool lies_here(const void* pointer) noexcept { return offset_of(pointer) < arena_bytes; }
 
 caching_allocator& allocator() {
   static auto* const it = new caching_allocator;
@@ -186,15 +203,16 @@ void record_use(void* context, const c10::Stream& stream) { allocator().record(c
 
 std::size_t bytes_in_use() noexcept { return allocator().in_use(); }
 
+block_place find_block(const void* device) { return allocator().find(device); }
+
 std::byte* host_pointer(const void* device) noexcept {
-  if (device_of(device) < 0) return nullptr;
+  if (!lies_here(device)) return foreign_host_pointer(device);
   return memory().host + (static_cast<const std::byte*>(device) - memory().device);
 }
 
 int device_of(const void* pointer) noexcept {
-  const auto offset =
-      reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(memory().device);
-  return offset < arena_bytes ? static_cast<int>(offset / device_bytes) : -1;
+  return lies_here(pointer) ? static_cast<int>(offset_of(pointer) / device_bytes)
+                            : foreign_device_of(pointer);
 }
 
 }  // namespace troupe::test::accelerator

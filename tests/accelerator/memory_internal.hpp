@@ -16,4 +16,17 @@ void record_use(void* context, const c10::Stream& stream);
 // -1: not an address of device memory.
 int device_of(const void* pointer) noexcept;
 
+// The block that `device` lies in, and where that is in the file of this process's devices.
+struct block_place {
+  int file = -1;
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  std::size_t offset = 0;  // of `device` in the block
+};
+block_place find_block(const void* device);
+
+// The same in memory of other processes. Null, -1: it is in none.
+std::byte* foreign_host_pointer(const void* device) noexcept;
+int foreign_device_of(const void* pointer) noexcept;
+
 }  // namespace troupe::test::accelerator
