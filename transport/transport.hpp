@@ -103,9 +103,9 @@ struct counters {
 /// once.
 ///
 /// Threads: `address` on the thread that has made the transport, before it is used. Then `send`,
-/// `wake`, `routes`, `ways_to`, `would_lend`, `count`, `idle`, `delivered`, `add_peer` and
-/// `close_peer` on any thread, at any time; `progress`, `arm` and `event_fd` on one thread at a
-/// time, which may change.
+/// `wake`, `routes`, `ways_to`, `would_lend`, `device_way`, `leases`, `count`, `idle`, `delivered`,
+/// `add_peer` and `close_peer` on any thread, at any time; `progress`, `arm` and `event_fd` on one
+/// thread at a time, which may change.
 class transport {
 public:
   virtual ~transport() = default;
@@ -169,6 +169,25 @@ public:
   /// since others may send meanwhile.
   virtual bool would_lend(rank_t, const std::byte* /*data*/, std::size_t /*size*/,
                           std::size_t /*beside*/) const {
+    return false;
+  }
+
+  /// How a tensor on the device `here` of this node reaches the device `there` of `peer`. Neither
+  /// is host memory. Any thread.
+  virtual tensor_way device_way(rank_t /*peer*/, const memory_place& /*here*/,
+                                const memory_place& /*there*/) const {
+    return {"", 0, 0, "copied through host memory", "the transport leases no memory of devices"};
+  }
+
+  /// Whether a payload on the device `here` of this node can be leased to `peer`, whose process
+  /// copies it from there to its own device `there`; if not, and unless it is too early, that is
+  /// logged once. `problem`: why the memory of this payload cannot be leased, if so. Throws
+  /// transport_error where such a payload must not be copied through host memory. A payload that is
+  /// to be leased has that device as its `place`, and `data` is not looked at: the receiver gets
+  /// one of the same size and place without bytes, and `keep` lasts until the receiver has dropped
+  /// that, or its process has ended. Any thread.
+  virtual bool leases(rank_t /*peer*/, const memory_place& /*here*/, const memory_place& /*there*/,
+                      const std::string& /*problem*/) const {
     return false;
   }
 

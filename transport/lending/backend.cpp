@@ -11,6 +11,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/transport/lending/lending_transport.hpp"
 #include "troupe/transport/lending/lent_payloads.hpp"
 #include "troupe/transport/regions/mapped_region.hpp"
@@ -67,6 +68,7 @@ std::vector<std::byte> backend::address() const {
   mine.process = process_;
   mine.lends = server_ != nullptr;
   if (server_) mine.region = server_->address();
+  mine.devices = devices_that_open();
   mine.inner = inner_->address();
   return encode(mine, options_.secret);
 }
@@ -88,6 +90,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   p->process = where.process;
   p->why_not = apart(process_, where.process);
   p->near = p->why_not.empty();
+  p->devices = std::move(where.devices);
   p->same_host = process_.host == where.process.host;
   if (p->near) {
     p->lent = std::make_shared<loan_book>(options_.most_lent);
@@ -211,6 +214,50 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
                  p->may_hand ? "copied once, then handed over" : "copied once, then lent",
                  "the next write to a storage that is lent copies all of it"});
   return all;
+}
+
+std::string backend::why_not_leased(const peer& to, const memory_place& here,
+                                    const memory_place& there) const {
+  if (to.lost) return "it is not reached";
+  if (!to.may_lend) return why_not_lent(to);
+  if (is_here(to)) return "it is a node of this process, which cannot open its own memory";
+  return why_not_opened(here, there, to.devices);
+}
+
+// Instead of copying through host memory. Soon after the start the peer has yet to map this node's
+// memory.
+bool backend::must_lease(const peer& to) const noexcept {
+  return options_.strict && to.same_host && (to.may_lend || !to.why_not.empty());
+}
+
+tensor_way backend::device_way(rank_t rank, const memory_place& here,
+                               const memory_place& there) const {
+  const auto* const p = find(rank);
+  if (!p) return transport::device_way(rank, here, there);
+  auto why = why_not_leased(*p, here, there);
+  if (why.empty())
+    return {"", 0, 0, "leased, and copied from device to device",
+            "the node opens memory of this process's device"};
+  return {"", 0, 0, must_lease(*p) ? "refused" : "copied through host memory", std::move(why)};
+}
+
+bool backend::leases(rank_t rank, const memory_place& here, const memory_place& there,
+                     const std::string& problem) const {
+  auto* const p = find(rank);
+  if (!p || p->lost) return false;
+  const auto why = problem.empty() ? why_not_leased(*p, here, there) : problem;
+  if (why.empty()) return true;
+  const bool too_early = !p->may_lend && p->why_not.empty();
+  const auto bit = static_cast<unsigned>(not_lent::by_lease);
+  const bool said = (p->said.load(std::memory_order_relaxed) & bit) != 0;
+  if (too_early || (said && !options_.strict)) return false;
+  const auto text = fmt::format("a tensor on {} for {} of {} is copied through host memory: {}",
+                                to_string(here), to_string(there), rank_name(rank), why);
+  if (must_lease(*p))
+    throw transport_error(text + ". rpc_options::lend_strictly refuses to copy it");
+  if ((p->said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0)
+    log().info("rank {}: {}; such tensors are", options_.rank, text);
+  return false;
 }
 
 bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,

@@ -53,6 +53,11 @@ public:
   bool would_lend(rank_t rank, const std::byte* data, std::size_t size,
                   std::size_t beside) const override;
 
+  tensor_way device_way(rank_t rank, const memory_place& here,
+                        const memory_place& there) const override;
+  bool leases(rank_t rank, const memory_place& here, const memory_place& there,
+              const std::string& problem) const override;
+
   counters count() const override;
 
 private:
@@ -102,6 +107,9 @@ private:
   bool part(peer& p, bool process_has_ended);
   void orphan(peer& p, bool process_has_ended);
   bool is_here(const peer& p) const noexcept;
+  std::string why_not_leased(const peer& to, const memory_place& here,
+                             const memory_place& there) const;
+  bool must_lease(const peer& to) const noexcept;
   void keep_for_what_is_on_its_way(peer& p);
   void passed_in_all(peer& by, const node_number& owner, std::uint64_t count);
   void let_go_of_late_regions();

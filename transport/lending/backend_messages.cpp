@@ -56,10 +56,16 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                    std::vector<outgoing_payload>&& payloads) {
   const sending use(peers_.find(rank));
   auto* const p = use.now();
-  if (!p) return inner_->send(rank, order, std::move(envelope), std::move(payloads));
+  const bool leases = p && p->near;
   auto bytes = envelope.size();
   for (const auto& payload : payloads) {
     bytes += payload.size;
+    if (!leases && payload.place.where != memory_place::kind::host)
+      throw transport_error("memory of a device cannot be leased to " + rank_name(rank) +
+                            ": the connection has ended");
+  }
+  if (!p) return inner_->send(rank, order, std::move(envelope), std::move(payloads));
+  for (const auto& payload : payloads) {
     if (p->same_host && !p->near && !options_.only_given && payload.size >= options_.lend_from)
       say_not_lent(*p, options_, not_lent::to_this_peer, payload);
   }
@@ -166,6 +172,12 @@ void backend::take(peer& from, incoming_message& message) {
         // The arena's own block again: whoever keeps it may write it.
         put(entry, std::static_pointer_cast<std::byte>(std::const_pointer_cast<void>(
                        from.lent->hand_back(entry.loan, entry.offset, entry.size))));
+        break;
+      case entry_kind::lease:
+        if (!from.borrowed)
+          throw decode_error("A note leases memory, and none of that node can be.");
+        put(entry, from.borrowed->lease(entry.loan));
+        whole.back().place = lending::place_of(entry);
         break;
       case entry_kind::can_write: from.may_hand = server_ && !from.lost; break;
       case entry_kind::end: from.lent->end(entry.loan, entry.size); break;

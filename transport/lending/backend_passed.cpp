@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/messages/tensor/opened_memory.hpp"
 #include "troupe/transport/lending/backend.hpp"
 
 namespace troupe::transport::lending {
@@ -22,6 +23,7 @@ bool backend::part(peer& p, bool process_has_ended) {
     orphan(p, process_has_ended);
   }
   if (any_late_.load(std::memory_order_relaxed)) let_go_of_late_regions();
+  if (!p.devices.empty()) detail::close_unused_memory();
   something_to_tell();  // others may have asked about it
   return true;
 }

@@ -105,6 +105,26 @@ std::shared_ptr<std::byte> borrow_book::borrow_passed(std::uint64_t loan, const 
   return hold(std::move(region), loan, offset, true);
 }
 
+std::shared_ptr<std::byte> borrow_book::lease(std::uint64_t loan) {
+  {
+    const std::lock_guard lock(mutex_);
+    make_room();
+    // Among those that were passed on, which lie in no region of the peer either. No node has the
+    // number zero.
+    if (!passed_.try_emplace(loan, passed{{}, 0}).second)
+      throw decode_error("A note about lent memory leases loan " + std::to_string(loan) +
+                         " twice.");
+  }
+  std::shared_ptr<borrowed> held;
+  try {
+    held = std::make_shared<borrowed>(shared_from_this(), nullptr, loan, 0, true);
+  } catch (...) {
+    end_passed(loan);
+    throw;
+  }
+  return {std::move(held), nullptr};
+}
+
 std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region> region,
                                              std::uint64_t loan, std::uint64_t offset,
                                              bool passed_on) {

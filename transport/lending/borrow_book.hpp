@@ -45,6 +45,10 @@ public:
                                            std::shared_ptr<const mapped_region> region,
                                            std::uint64_t offset, std::uint64_t size);
 
+  /// What ends a lease of the peer when the last copy is dropped: a null pointer that owns. Throws
+  /// decode_error: the loan is known already.
+  std::shared_ptr<std::byte> lease(std::uint64_t loan);
+
   /// Where bytes lie that are borrowed here and are sent back to their owner. From now on the
   /// loan's end waits for them. Nothing if they are not borrowed.
   struct place {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/lending/leased_devices.hpp"
 #include "troupe/transport/lending/parked_loans.hpp"
 #include "troupe/transport/regions/descriptor_channel.hpp"
 #include "troupe/transport/system/process.hpp"
@@ -18,7 +19,8 @@ struct address {
   node_number node{};
   process_identity process;
   bool lends = false;
-  region_address region;  ///< if it lends
+  region_address region;              ///< if it lends
+  std::vector<named_device> devices;  ///< that can open memory of other processes
   std::vector<std::byte> inner;
 };
 

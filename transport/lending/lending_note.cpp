@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/memory/payload.hpp"
 
 namespace troupe::transport::lending {
 
@@ -32,7 +31,8 @@ bool is_payload(entry_kind kind) noexcept {
     case entry_kind::give_back:
     case entry_kind::pass:
     case entry_kind::hand:
-    case entry_kind::hand_back: return true;
+    case entry_kind::hand_back:
+    case entry_kind::lease: return true;
     default: return false;
   }
 }
@@ -62,6 +62,19 @@ node_number node_of(const note_entry& entry) noexcept {
   node_number out;
   std::memcpy(out.data(), &entry.loan, sizeof entry.loan);
   std::memcpy(out.data() + sizeof entry.loan, &entry.offset, sizeof entry.offset);
+  return out;
+}
+
+std::uint64_t word_of(const memory_place& place) noexcept {
+  return std::uint64_t{static_cast<std::uint8_t>(place.where)} << 8 |
+         static_cast<std::uint8_t>(place.device);
+}
+
+memory_place place_of(const note_entry& lease) {
+  const memory_place out{static_cast<memory_place::kind>(lease.offset >> 8 & 0xff),
+                         static_cast<std::int8_t>(lease.offset & 0xff)};
+  if (out.where == memory_place::kind::host || word_of(out) != lease.offset || lease.size == 0)
+    bad_note("it leases memory that is no device's");
   return out;
 }
 
@@ -109,7 +122,7 @@ void take_note(frame& from, note& to) {
   to.alone = (foot.flags & alone_bit) != 0;
   std::uint64_t next = 0;
   for (const auto& entry : to.entries) {
-    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::hand_back)
+    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::lease)
       bad_note("it has an entry of an unknown kind");
     if (!is_payload(entry.kind)) continue;
     if (entry.index < next || entry.index >= foot.payloads)

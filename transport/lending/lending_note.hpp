@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/messages/envelope/frame.hpp"
+#include "troupe/messages/memory/payload.hpp"
 #include "troupe/transport/lending/node_number.hpp"
 
 namespace troupe::transport::lending {
@@ -30,6 +31,7 @@ enum class entry_kind : std::uint32_t {
   can_write,  ///< the sender can write to the receiver's region
   hand,       ///< a payload that lies in the sender's region, and which the receiver may write
   hand_back,  ///< a payload that was handed to the sender, all of it: the loan has ended
+  lease,      ///< a payload without bytes, for memory of a device of the sender; see place_of
 };
 
 struct note_entry {
@@ -44,6 +46,11 @@ static_assert(sizeof(note_entry) == 32);
 /// An entry that names a node, in place of a loan.
 note_entry entry_of(entry_kind kind, const node_number& node) noexcept;
 node_number node_of(const note_entry& entry) noexcept;
+
+/// Where the memory of a `lease` lies; in place of an offset.
+std::uint64_t word_of(const memory_place& place) noexcept;
+/// Throws decode_error: it is no device.
+memory_place place_of(const note_entry& lease);
 
 /// The largest note.
 inline constexpr std::size_t most_entries = 16 * 1024;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "troupe/transport/lending/borrow_book.hpp"
+#include "troupe/transport/lending/leased_devices.hpp"
 #include "troupe/transport/lending/loan_book.hpp"
 #include "troupe/transport/lending/node_number.hpp"
 #include "troupe/transport/lending/passed_on.hpp"
@@ -19,7 +21,8 @@ enum class not_lent : unsigned {
   to_this_peer = 1,
   not_all_of_its_storage = 2,
   elsewhere = 4,
-  past_limit = 8
+  past_limit = 8,
+  by_lease = 16  ///< memory of a device
 };
 
 /// A connection to a peer: what each end has lent to the other over it.
@@ -29,8 +32,9 @@ struct peer {
   process_identity process;
   /// Both ends can share memory, so that every message has a note.
   bool near = false;
-  std::string why_not;     ///< why no memory is lent to it, or by it, if so
-  bool same_host = false;  ///< also if the two cannot share memory
+  std::string why_not;                ///< why no memory is lent to it, or by it, if so
+  bool same_host = false;             ///< also if the two cannot share memory
+  std::vector<named_device> devices;  ///< that can open memory of other processes
 
   std::shared_ptr<loan_book> lent;
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here

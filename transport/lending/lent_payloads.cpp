@@ -11,6 +11,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
 
 namespace troupe::transport::lending {
 
@@ -80,6 +81,7 @@ void note_writer::take_back() noexcept {
       case entry_kind::of_node: owner = node_of(entry); break;
       case entry_kind::pass: correct(owner); [[fallthrough]];
       case entry_kind::hand:
+      case entry_kind::lease:
       case entry_kind::lend: to_.lent->cancel(entry.loan); break;
       case entry_kind::can_write:
       case entry_kind::can_read:
@@ -100,7 +102,10 @@ void note_writer::take_back() noexcept {
 void note_writer::lend(std::vector<outgoing_payload>& payloads) {
   std::size_t stay = 0;
   for (std::size_t i = 0; i < payloads.size(); ++i) {
-    if (describe(payloads[i], static_cast<std::uint32_t>(i))) {
+    const auto index = static_cast<std::uint32_t>(i);
+    const bool on_device = payloads[i].place.where != memory_place::kind::host;
+    if (on_device) lease(payloads[i], index);
+    if (on_device || describe(payloads[i], index)) {
       payloads[i].keep.reset();
     } else {
       settle(payloads[i]);
@@ -109,6 +114,22 @@ void note_writer::lend(std::vector<outgoing_payload>& payloads) {
     }
   }
   payloads.resize(stay);
+}
+
+// Whoever made the payload has asked whether it can be leased; the connection may have ended since.
+void note_writer::lease(outgoing_payload& payload, std::uint32_t index) {
+  const auto refuse = [&](const char* why) {
+    return fmt::format("memory of {} cannot be leased to {}: {}", to_string(payload.place),
+                       rank_name(to_.rank), why);
+  };
+  if (entries_.size() >= most_entries - others_in_a_message)
+    throw transport_error(refuse("the message has too many tensors"));
+  if (!to_.lost && !to_.may_lend.load(std::memory_order_relaxed))
+    throw transport_error(refuse("it has not mapped this node's memory"));
+  entries_.reserve(entries_.size() + 1);
+  const auto loan = to_.lent->lend(std::move(payload.keep), 0, 0, loan_book::way::leased);
+  if (loan == 0) throw peer_lost(refuse("it is lost"));
+  entries_.push_back({entry_kind::lease, index, loan, word_of(payload.place), payload.size});
 }
 
 bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {

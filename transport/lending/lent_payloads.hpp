@@ -45,7 +45,8 @@ public:
   note_writer& operator=(const note_writer&) = delete;
 
   /// Leaves in `payloads` those that must be sent, as they are now: a copy, or frozen, unless it is
-  /// a large part of a storage. Throws transport_error if that is refused.
+  /// a large part of a storage. Throws transport_error if that is refused, or memory of a device
+  /// cannot be leased; peer_lost.
   void lend(std::vector<outgoing_payload>& payloads);
 
   /// Adds what else the peer is to be told, and loans of it that have ended here, as many as a note
@@ -59,6 +60,7 @@ public:
 
 private:
   void take_back() noexcept;
+  void lease(outgoing_payload& payload, std::uint32_t index);
   bool describe(outgoing_payload& payload, std::uint32_t index);
   bool hand_over(outgoing_payload& payload, std::uint32_t index);
   bool pass_on(const outgoing_payload& payload, std::uint32_t index);

@@ -24,7 +24,8 @@ public:
   enum class way : std::uint8_t {
     read,       ///< read it, and give it back to be read
     passed_on,  ///< the same, but not give it back: it is of another node's region
-    handed      ///< write it as well, and hand all of it back: nobody uses it here
+    handed,     ///< write it as well, and hand all of it back: nobody uses it here
+    leased      ///< copy it, since it is a device's; of no size here, for which `limit` is not
   };
 
   /// The loan's number, or 0: more would be lent than the limit, or it is closed. Allocates only to

@@ -129,7 +129,7 @@ TEST(lending_note, nonsense_is_refused) {
   expect_refused([](entries& e, auto&, auto&) { e[2].index = 3; }, "do not exist");
   expect_refused([](entries& e, auto&, auto&) { e[2].index = 0xffffffff; }, "do not exist");
   expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{0}; }, "unknown kind");
-  expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{16}; }, "unknown kind");
+  expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{17}; }, "unknown kind");
   expect_refused([](entries&, auto& p, auto&) { p = 1'000'000; }, "too many payloads");
   expect_refused([](entries& e, auto& p, auto& a) { e.clear(), p = 0, a = true; }, "no message");
   note got;
