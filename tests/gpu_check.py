@@ -27,6 +27,7 @@ CHECKS = [
     ("actors/device_maps_test", "*cuda*", "calls by device maps, over loopback, UCX and TCP"),
     ("actors/device_calls_test", "*cuda*", "streams of senders and receivers"),
     ("actors/device_values_test", "*cuda*", "references and values on devices"),
+    ("actors/leased_devices_test", "*cuda*", "tensors from device to device between two processes"),
     ("autograd/gradient_devices_test", "*cuda*", "gradients by the inverse maps"),
     ("actors/nccl_interface_test", "*", "NCCL's library"),
     ("actors/nccl_gpu_test", "*/0", "NCCL with one rank"),

@@ -56,10 +56,15 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
   if (counted && !to.live()) throw peer_lost(to.loss());
   header.sequence = to.sent.fetch_add(1, std::memory_order_relaxed) + 1;
   std::span<const std::byte> body;
+  const auto may_lease = [&](const memory_place& here, const memory_place& there,
+                             const std::string& problem) {
+    return to.rank() != self_.rank && net_->leases(to.rank(), here, there, problem);
+  };
   if (text) {
     body = text->body().bytes();
     header.uses_reply_route |= header.kind == envelope_kind::response;
-    text->tensors().go_by(header.uses_reply_route ? to.devices.answers : to.devices.calls);
+    text->tensors().go_by(header.uses_reply_route ? to.devices.answers : to.devices.calls,
+                          may_lease);
   }
   auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
   const bool windowed =

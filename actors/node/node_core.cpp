@@ -151,13 +151,35 @@ std::vector<transport::route> node_core::routes() const {
   return net_->routes();
 }
 
+namespace {
+
+// One for each pair of devices that the node's map for `to` has.
+std::vector<transport::tensor_way> ways_of_devices(const transport::transport& net,
+                                                   const peer& to) {
+  std::vector<transport::tensor_way> out;
+  for (const auto& [here, there] : to.devices.calls.entries()) {
+    if (here.where == memory_place::kind::host) continue;
+    auto& way = out.emplace_back();
+    if (there.where == memory_place::kind::host)
+      way = {"", 0, 0, "copied to host memory", "the device map says so"};
+    else
+      way = net.device_way(to.rank(), here, there);
+    way.which = "on " + to_string(here) + ", for " + to_string(there);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<transport::tensor_way> node_core::ways_to(const peer& to) const {
   if (to.rank() == self().id)
     throw invalid_argument("the tensors of a node's calls to itself travel nowhere: " +
                            self().name + " has no transport_plan for itself");
   gate::pass pass(life_.uses());
   check_open();
-  return net_->ways_to(to.rank());
+  auto all = net_->ways_to(to.rank());
+  for (auto& one : ways_of_devices(*net_, to)) all.push_back(std::move(one));
+  return all;
 }
 
 namespace {

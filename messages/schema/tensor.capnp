@@ -22,6 +22,9 @@ struct TensorStorage {
     inline @3 :Data;
     payload @4 :UInt32;
     # Index among the message's payloads; each payload belongs to one storage.
+
+    leased @8 :LeasedMemory;
+    # In the sender's device: the receiver copies it to where the tensors shall be.
   }
 
   pieces @5 :List(UInt32);
@@ -33,6 +36,19 @@ struct TensorStorage {
   landingType @7 :UInt8;
   # Where the tensors shall be at the receiver. 0: where their bytes arrive; n + 1: its device n of
   # that device type of libtorch.
+}
+
+struct LeasedMemory {
+  payload @0 :UInt32;
+  # Its payload, counted like all others; it has no bytes, and as long as the receiver has it the
+  # memory stays as it is.
+
+  handle @1 :Data;
+  offset @2 :UInt64;
+  # What the sender's device_ipc has said: an allocation, and where the bytes begin in it.
+
+  bytes @3 :UInt64;
+  # How many there are.
 }
 
 enum TensorType {

@@ -12,6 +12,7 @@
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/kept_storages.hpp"
+#include "troupe/messages/tensor/opened_memory.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
@@ -128,6 +129,19 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
         storages_.push_back(storage_around(std::move(payload)));
         break;
       }
+      case schema::TensorStorage::LEASED: {
+        const auto index = in.getLeased().getPayload();
+        if (index != taken || index >= payloads.size())
+          bad_storage(i, "it names the leased payload " + std::to_string(index) +
+                             ", and the next of " + std::to_string(payloads.size()) + " is " +
+                             std::to_string(taken));
+        arrived = in.getLeased().getBytes();
+        if (!gaps && arrived != in.getSize())
+          bad_storage(i, "its size is not that of the bytes that are leased");
+        storages_.push_back(borrow(i, std::move(payloads[taken++])));
+        leased_.push_back(i);
+        break;
+      }
       default: bad_storage(i, "its bytes are in an unknown place");
     }
     if (!gaps) continue;
@@ -142,8 +156,50 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
                        " payloads, and its tensors use " + std::to_string(taken) + ".");
   // Only now, with all sizes checked, is memory for gaps taken.
   for (unsigned i = 0; any_gaps && i < descriptors_.size(); ++i)
-    if (descriptors_[i].getPieces().size() > 0) storages_[i] = expand(i, storages_[i]);
+    if (descriptors_[i].getPieces().size() > 0 && !is_leased(i))
+      storages_[i] = expand(i, storages_[i]);
   if (any_landing) land_all();
+}
+
+bool arrived_storages::is_leased(std::size_t index) const noexcept {
+  return std::binary_search(leased_.begin(), leased_.end(), static_cast<std::uint32_t>(index));
+}
+
+// Another process's memory, as long as it is copied: `payload`, which has no bytes, is its lease.
+c10::Storage arrived_storages::borrow(std::size_t index, incoming_payload&& payload) {
+  const auto in = descriptors_[static_cast<unsigned>(index)];
+  const auto leased = in.getLeased();
+  if (in.getLanding() == 0) bad_storage(index, "it is leased, and no device is named for it");
+  const auto place = landing_of(in);
+  if (payload.place.where != place.where || payload.data.get())
+    bad_storage(index, "its payload is no lease of memory of such a device");
+  const auto handle = leased.getHandle();
+  const auto bytes = leased.getBytes();
+  if (bytes == 0 || bytes != payload.size)
+    bad_storage(index, "it has " + std::to_string(bytes) + " bytes, and its lease " +
+                           std::to_string(payload.size));
+  if (handle.size() > device_ipc::most_handle) bad_storage(index, "its handle is too long");
+  std::shared_ptr<const opened_memory> memory;
+  try {
+    memory =
+        open_memory(place, {reinterpret_cast<const std::byte*>(handle.begin()), handle.size()});
+  } catch (const transport_error& e) {
+    bad_storage(index, "the sender's memory cannot be opened on " + to_string(place) + ": " +
+                           e.fault().text);
+  }
+  if (leased.getOffset() > memory->size || bytes > memory->size - leased.getOffset())
+    bad_storage(index, "it has " + std::to_string(bytes) + " bytes at " +
+                           std::to_string(leased.getOffset()) +
+                           " of the sender's memory, which has " + std::to_string(memory->size));
+  struct borrowed {
+    std::shared_ptr<std::byte> lease;  // ends last: then the sender may use its memory again
+    std::shared_ptr<const opened_memory> memory;
+  };
+  auto* const at = memory->data + leased.getOffset();
+  auto* const owner = new borrowed{std::move(payload.data), std::move(memory)};
+  const auto drop = [](void* p) { delete static_cast<borrowed*>(p); };
+  return make_storage(c10::DataPtr(at, owner, drop, device_of(place)),
+                      static_cast<std::size_t>(bytes));
 }
 
 // The copies run while the tensors are read and what uses them begins. Memory that was freed is
@@ -161,14 +217,20 @@ void arrived_storages::land_all() {
 void arrived_storages::land(std::size_t index, std::vector<c10::Storage>& from) {
   const auto device = device_of(landing_of(descriptors_[static_cast<unsigned>(index)]));
   auto& storage = storages_[index];
-  if (storage.device() == device) return;
+  const bool leased = is_leased(index);
+  if (storage.device() == device && !leased) return;
   try {
     const c10::StreamGuard current(stream_of(device));
     from.push_back(std::exchange(storage, moved(storage, device)));
+    if (leased && descriptors_[static_cast<unsigned>(index)].getPieces().size() > 0)
+      storage = expand(index, storage);
     copies_.made.push_back(storage.getWeakStorageImpl());
   } catch (const c10::Error& e) {
     if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
     bad_storage(index, "it cannot be moved to " + device.str() + ": " + e.what_without_backtrace());
+  } catch (const decode_error&) {  // of `expand`
+    keep_until_done(copies_.streams, std::move(from));
+    throw;
   }
 }
 

@@ -45,6 +45,8 @@ public:
   const device_work& copies() const noexcept { return copies_; }
 
 private:
+  bool is_leased(std::size_t index) const noexcept;
+  c10::Storage borrow(std::size_t index, incoming_payload&& payload);
   c10::Storage expand(std::size_t index, const c10::Storage& packed);
   void land_all();
   void land(std::size_t index, std::vector<c10::Storage>& from);
@@ -53,6 +55,7 @@ private:
   capnp::List<schema::TensorEntry>::Reader tensors_;
   capnp::List<schema::TensorStorage>::Reader descriptors_;
   c10::SmallVector<c10::Storage, 2> storages_;
+  c10::SmallVector<std::uint32_t, 2> leased_;  // those in other processes' devices; ascending
   device_work copies_;
 };
 

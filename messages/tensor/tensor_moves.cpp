@@ -9,6 +9,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace troupe::detail {
 
@@ -25,6 +27,24 @@ at::Tensor bytes_of(const c10::Storage& storage, std::int64_t offset, std::int64
   out.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef(size), c10::IntArrayRef(step),
                                                    offset);
   return out;
+}
+
+void order_after(const c10::Stream& waiting, const c10::Stream& before) {
+  c10::Event reached(before.device_type());
+  reached.record(before);
+  reached.block(waiting);
+}
+
+// Memory for copies on a device belongs to this stream.
+c10::Stream stream_of_rooms(const c10::Device& device) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<c10::DeviceType, int>, c10::Stream>;
+  const std::lock_guard lock(mutex);
+  const auto name = std::pair(device.type(), static_cast<int>(device.index()));
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return known.emplace(name, guard.getStreamFromGlobalPool(device)).first->second;
 }
 
 // Of tensors alone: the meta device has no memory.
@@ -65,19 +85,17 @@ c10::DispatchKeySet keys_on(const c10::Device& device) noexcept {
   return c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, std::nullopt, device));
 }
 
-copies_to_host::side& copies_to_host::beside(c10::Device device) {
+outgoing_copies::side& outgoing_copies::beside(c10::Device device) {
   for (auto& one : sides_)
     if (one.stream.device() == device) return one;
   const c10::impl::VirtualGuardImpl guard(device.type());
   sides_.push_back({guard.getStreamFromGlobalPool(device), c10::Event(device.type())});
   auto& made = sides_.back();
-  c10::Event reached(device.type());
-  reached.record(guard.getStream(device));
-  reached.block(made.stream);
+  order_after(made.stream, guard.getStream(device));
   return made;
 }
 
-at::Tensor copies_to_host::add(const std::byte* data, std::size_t size, c10::Storage from) {
+at::Tensor outgoing_copies::to_host(const std::byte* data, std::size_t size, c10::Storage from) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto bytes = static_cast<std::int64_t>(size);
   auto out = at::empty({bytes}, at::TensorOptions().dtype(c10::kByte));
@@ -87,25 +105,48 @@ at::Tensor copies_to_host::add(const std::byte* data, std::size_t size, c10::Sto
     const c10::StreamGuard current(beside(from.device()).stream);
     out.copy_(bytes_of(from, offset, bytes), true);
   }
-  from_.push_back(std::move(from));
+  used_.push_back(std::move(from));
   return out;
 }
 
-void copies_to_host::wait() {
+// Of one stream for each device, which does nothing else: memory that allocators keep for streams
+// of the pool, one after the other, would be as many times as much.
+at::Tensor outgoing_copies::room_on(c10::Device device, std::size_t size) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const c10::StreamGuard current(stream_of_rooms(device));
+  return at::empty({static_cast<std::int64_t>(size)},
+                   at::TensorOptions().dtype(c10::kByte).device(device));
+}
+
+void outgoing_copies::copy(const std::byte* data, c10::Storage from, const at::Tensor& room) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const auto device = from.device();
+  const auto& stream = beside(device).stream;
+  order_after(stream, stream_of_rooms(device));
+  const auto offset = data - static_cast<const std::byte*>(from.data());
+  used_.push_back(room.storage());
+  {
+    const c10::StreamGuard current(stream);
+    at::Tensor(room).copy_(bytes_of(from, offset, room.numel()), true);
+  }
+  used_.push_back(std::move(from));
+}
+
+void outgoing_copies::wait() {
   for (auto& one : sides_) one.done.record(one.stream);
   for (auto& one : sides_) one.done.synchronize();
   sides_.clear();
-  from_.clear();
+  used_.clear();
 }
 
-void copies_to_host::end() noexcept {
+void outgoing_copies::end() noexcept {
   if (empty()) return;
   try {
     wait();
   } catch (const std::exception&) {
     // The device has failed: it writes nothing any more.
     sides_.clear();
-    from_.clear();
+    used_.clear();
   }
 }
 

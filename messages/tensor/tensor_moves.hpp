@@ -35,18 +35,29 @@ memory_place place_of(const c10::Device& device) noexcept;
 /// The key of plain tensors on `device`.
 c10::DispatchKeySet keys_on(const c10::Device& device) noexcept;
 
-/// Copies to host memory that run beside one another, and beside what the devices compute: each
+/// Copies from devices that run beside one another, and beside what the devices compute: each
 /// device's on a stream of its own, which waits for what the current stream of the calling thread
 /// has in hand. No device is waited for, and until `wait` no stream.
-class copies_to_host {
+class outgoing_copies {
 public:
-  copies_to_host() = default;
-  ~copies_to_host() { end(); }
-  copies_to_host(const copies_to_host&) = delete;
-  copies_to_host& operator=(const copies_to_host&) = delete;
+  outgoing_copies() = default;
+  ~outgoing_copies() { end(); }
+  outgoing_copies(const outgoing_copies&) = delete;
+  outgoing_copies& operator=(const outgoing_copies&) = delete;
 
-  /// Of `size` bytes at `data`, in `from`. The result is not there yet. Throws c10::Error.
-  at::Tensor add(const std::byte* data, std::size_t size, c10::Storage from);
+  /// To host memory, of `size` bytes at `data`, in `from`. The result is not there yet. Throws
+  /// c10::Error.
+  at::Tensor to_host(const std::byte* data, std::size_t size, c10::Storage from);
+
+  /// Memory of `device` for `copy`. Throws c10::Error.
+  static at::Tensor room_on(c10::Device device, std::size_t size);
+
+  /// To all of `room`, on the device of `from`. It is not there yet. Throws c10::Error.
+  void copy(const std::byte* data, c10::Storage from, const at::Tensor& room);
+
+  /// No copy, but `wait` waits for what the current stream of `device` has in hand. Throws
+  /// c10::Error.
+  void await(c10::Device device) { beside(device); }
 
   bool empty() const noexcept { return sides_.empty(); }
 
@@ -64,7 +75,7 @@ private:
   side& beside(c10::Device device);
 
   c10::SmallVector<side, 1> sides_;
-  std::vector<c10::Storage> from_;  // until they have been read
+  std::vector<c10::Storage> used_;  // until they have been read or written
 };
 
 /// A storage with the same bytes on `device`, copied on the current stream there, which has perhaps

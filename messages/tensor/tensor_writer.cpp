@@ -15,6 +15,7 @@
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/tensor_entry_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
+#include "troupe/messages/tensor/tensor_lease_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 #include "troupe/messages/tensor/tensor_plan_internal.hpp"
 #include "troupe/messages/tensor/tensor_table.hpp"
@@ -46,6 +47,9 @@ constexpr c10::DispatchKeySet allowed =
     c10::DispatchKeySet(c10::BackendComponent::MTIABit) |
     c10::DispatchKeySet(c10::BackendComponent::MPSBit) |
     c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit);
+
+// In one message: transports say a word about each.
+constexpr std::size_t most_leases = 4'096;
 
 template <class Struct>
 constexpr std::size_t words_of =
@@ -92,7 +96,9 @@ struct tensor_writer::state {
   std::size_t inline_bytes = 0;
   bool planned = false;
   const device_route* route = nullptr;
-  detail::copies_to_host copies;
+  std::optional<lease_check> may_lease;
+  std::size_t leases = 0;
+  detail::outgoing_copies copies;
 
   std::uint32_t add(const at::Tensor& t, bool part, bool given = false);
   void add_strided(table_entry& entry, std::uint32_t index);
@@ -103,6 +109,8 @@ struct tensor_writer::state {
   bool travels_inline(const detail::planned_storage& s, const inline_limits& limits,
                       std::size_t used) const;
   void build_storage(detail::planned_storage& s, schema::TensorStorage::Builder out, bool within);
+  bool lease(const detail::planned_storage& s, const memory_place& landing,
+             schema::TensorStorage::Builder out);
   void take_to_host(detail::planned_storage& s);
   void finish_copies();
 };
@@ -250,8 +258,9 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     out.setPlace(static_cast<std::uint8_t>(place.where));
     out.setDevice(static_cast<std::uint8_t>(place.device));
   }
+  memory_place landing;
   if (route) {
-    const auto landing = route->landing(place);
+    landing = route->landing(place);
     if (landing.where != memory_place::kind::host) {
       out.setLandingType(static_cast<std::uint8_t>(landing.where));
       out.setLanding(static_cast<std::uint8_t>(landing.device + 1));
@@ -266,7 +275,10 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     if (size > 0) std::memcpy(bytes.begin(), s.data, size);
     return;
   }
-  if (on_device && route) take_to_host(s);
+  if (on_device && route) {
+    if (lease(s, landing, out)) return;
+    take_to_host(s);
+  }
   out.setPayload(static_cast<std::uint32_t>(payloads.size()));
   auto& payload = payloads.emplace_back();
   payload.data = s.data;
@@ -279,12 +291,39 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
   if (s.packed.defined() || entries[s.entry].given) payload.take = &take_storage;
 }
 
-// No transport receives into memory of a device yet: the bytes are copied to the host here, and the
-// receiver copies them to its device.
+// The receiver copies from this process's device to its own. False: it cannot.
+bool tensor_writer::state::lease(const detail::planned_storage& s, const memory_place& landing,
+                                 schema::TensorStorage::Builder out) {
+  const auto& entry = entries[s.entry];
+  const auto place = detail::place_of(entry.tensor.device());
+  if (!may_lease || landing.where != place.where || leases >= most_leases ||
+      !(*may_lease)(place, landing, ""))
+    return false;
+  std::string problem;
+  auto leased = detail::lease_bytes(s, entry, copies, problem);
+  if (!leased) {
+    (*may_lease)(place, landing, problem);
+    return false;
+  }
+  ++leases;
+  auto to = out.initLeased();
+  to.setPayload(static_cast<std::uint32_t>(payloads.size()));
+  to.setHandle(kj::arrayPtr(reinterpret_cast<const kj::byte*>(leased->where.handle.data()),
+                            leased->where.handle.size()));
+  to.setOffset(leased->where.offset);
+  to.setBytes(static_cast<std::uint64_t>(s.sent));
+  auto& payload = payloads.emplace_back();
+  payload.size = static_cast<std::size_t>(s.sent);
+  payload.place = place;
+  payload.keep = std::make_shared<c10::Storage>(std::move(leased->keep));
+  return true;
+}
+
+// The bytes are copied to the host here, and the receiver copies them to its device.
 void tensor_writer::state::take_to_host(detail::planned_storage& s) {
   const auto& t = s.packed.defined() ? s.packed : entries[s.entry].tensor;
   try {
-    s.packed = copies.add(s.data, static_cast<std::size_t>(s.sent), t.storage());
+    s.packed = copies.to_host(s.data, static_cast<std::size_t>(s.sent), t.storage());
   } catch (const c10::Error& e) {
     throw encode_error("a tensor cannot be copied out of " + t.device().str() + ": " +
                        e.what_without_backtrace());
@@ -316,7 +355,11 @@ std::uint32_t tensor_writer::add(const at::Tensor& tensor, bool given) {
   return made().add(tensor, false, given);
 }
 
-void tensor_writer::set_route(const device_route& route) noexcept { state_->route = &route; }
+void tensor_writer::set_route(const device_route& route,
+                              std::optional<lease_check> may_lease) noexcept {
+  state_->route = &route;
+  state_->may_lease = may_lease;
+}
 
 std::vector<at::Tensor> tensor_writer::requiring_grad() const {
   std::vector<at::Tensor> out;
@@ -335,7 +378,11 @@ std::size_t tensor_writer::words() {
   auto& s = *state_;
   s.plan(limits_);
   total += s.storages.size() * (words_of<schema::TensorStorage> + 1) + s.inline_bytes / 8;
-  for (const auto& storage : s.storages) total += (storage.pieces.size() + 1) / 2;
+  for (const auto& storage : s.storages) {
+    total += (storage.pieces.size() + 1) / 2;
+    if (s.may_lease && !s.entries[storage.entry].tensor.device().is_cpu())
+      total += words_of<schema::LeasedMemory> + device_ipc::most_handle / 8;
+  }
   for (const auto& entry : s.entries) {
     total += words_of<schema::TensorEntry> + 2;  // with room for the parts
     if (!entry.tensor.defined()) continue;
@@ -376,6 +423,8 @@ void tensor_writer::clear() noexcept {
   state_->inline_bytes = 0;
   state_->planned = false;
   state_->route = nullptr;
+  state_->may_lease.reset();
+  state_->leases = 0;
   state_->copies.end();
 }
 

@@ -3,8 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "troupe/messages/base/function_ref.hpp"
 #include "troupe/messages/memory/payload.hpp"
 
 namespace at {
@@ -21,6 +24,12 @@ struct inline_limits {
   std::size_t each = 2 * 1024;
   std::size_t total = 6 * 1024;
 };
+
+/// Whether the receiver may open memory of the device `here` of this process, and copy it to its
+/// own device `there`. `problem`: why the memory of one tensor cannot be opened, if so. May throw
+/// transport_error: then it must not be copied through host memory.
+using lease_check = function_ref<bool(const memory_place& here, const memory_place& there,
+                                      const std::string& problem)>;
 
 /// Describes the tensors of one message and hands out the bytes that travel beside it.
 ///
@@ -54,7 +63,15 @@ public:
   /// thread's current streams have in hand is done. Without a route all arrive where their bytes
   /// do. Call it when everything was added.
   void go_by(const device_route& route) noexcept {
-    if (state_) set_route(route);  // the hot path has no tensors
+    if (state_) set_route(route, std::nullopt);  // the hot path has no tensors
+  }
+
+  /// The same, and where `may_lease` allows it the receiver copies from this process's device
+  /// itself: it gets the name of a copy that is made on the device, or of the tensor's own memory
+  /// if it is `given`, and a payload that is to be leased (transport.hpp). What is called must live
+  /// until `build` has returned.
+  void go_by(const device_route& route, lease_check may_lease) noexcept {
+    if (state_) set_route(route, may_lease);
   }
 
   /// Those that were added and require gradients, in that order.
@@ -80,7 +97,7 @@ public:
 private:
   struct state;
   state& made();
-  void set_route(const device_route& route) noexcept;
+  void set_route(const device_route& route, std::optional<lease_check> may_lease) noexcept;
 
   inline_limits limits_;
   std::unique_ptr<state> state_;

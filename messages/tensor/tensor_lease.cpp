@@ -1,0 +1,69 @@
+#include "troupe/messages/tensor/tensor_lease_internal.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/tensor/device_ipc_registry.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+// The table alone refers to it, and autograd keeps nothing of it.
+bool is_nobody_elses(const table_entry& of) {
+  const auto& t = of.tensor;
+  return of.given && !t.requires_grad() && t.use_count() == 1 && t.storage().use_count() == 1;
+}
+
+exported_memory exported(const device_ipc& how, const c10::Device& device, const void* at) {
+  auto out = how.export_memory(device.index(), at);
+  if (out.handle.size() > device_ipc::most_handle)
+    throw transport_error("a handle of " + std::to_string(out.handle.size()) +
+                          " bytes is too long");
+  return out;
+}
+
+// Allocators may have memory that cannot be exported beside some that can: then a copy may do.
+std::optional<exported_memory> exported_where_it_lies(const device_ipc& how,
+                                                      const c10::Device& device, const void* at) {
+  try {
+    return exported(how, device, at);
+  } catch (const error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<leased_bytes> lease_bytes(const planned_storage& storage, const table_entry& of,
+                                        outgoing_copies& copies, std::string& problem) {
+  const auto device = of.tensor.device();
+  const auto how = find_device_ipc(place_of(device).where);
+  if (!how) {
+    problem = "memory of " + device.str() + " is opened by no other process";
+    return std::nullopt;
+  }
+  try {
+    const auto& from = storage.packed.defined() ? storage.packed : of.tensor;
+    if (storage.packed.defined() || is_nobody_elses(of)) {
+      if (auto where = exported_where_it_lies(*how, device, storage.data)) {
+        copies.await(device);
+        return leased_bytes{from.storage(), std::move(*where)};
+      }
+    }
+    const auto room = outgoing_copies::room_on(device, static_cast<std::size_t>(storage.sent));
+    auto where = exported(*how, device, room.const_data_ptr());
+    copies.copy(storage.data, from.storage(), room);
+    return leased_bytes{room.storage(), std::move(where)};
+  } catch (const error& e) {
+    problem = e.what();
+  } catch (const c10::Error& e) {
+    problem = e.what_without_backtrace();
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe::detail
