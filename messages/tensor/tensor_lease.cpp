@@ -1,5 +1,6 @@
 #include "troupe/messages/tensor/tensor_lease_internal.hpp"
 
+#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -12,10 +13,17 @@ namespace troupe::detail {
 
 namespace {
 
+// Other memory, of at::from_blob for one, may be written to by whoever made the tensor.
+bool is_the_allocators(const c10::Storage& storage) {
+  const auto deleter = storage.data_ptr().get_deleter();
+  return deleter && deleter == c10::GetAllocator(storage.device_type())->raw_deleter();
+}
+
 // The table alone refers to it, and autograd keeps nothing of it.
 bool is_nobody_elses(const table_entry& of) {
   const auto& t = of.tensor;
-  return of.given && !t.requires_grad() && t.use_count() == 1 && t.storage().use_count() == 1;
+  return of.given && !t.requires_grad() && t.use_count() == 1 && t.storage().use_count() == 1 &&
+         is_the_allocators(t.storage());
 }
 
 exported_memory exported(const device_ipc& how, const c10::Device& device, const void* at) {

@@ -1,6 +1,7 @@
 // Tables whose storages are leased: from a device to one of the same process, which stands for
 // another's; and tables that were forged.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
@@ -217,6 +218,28 @@ TEST_F(tensor_leases, are_of_the_tensors_own_memory_if_nobody_else_has_it) {
     // The table's reference came beside the caller's.
     EXPECT_EQ(sim::counted().copies_on_device, before.copies_on_device + (given ? 0 : 1));
   }
+}
+
+// Whoever owns it may write to it, although nobody else refers to the storage.
+TEST_F(tensor_leases, are_copies_of_memory_that_is_not_the_allocators) {
+  const device_route route({{place(0), place(1)}}, "a", "b");
+  const auto always = [](const memory_place&, const memory_place&, const std::string&) {
+    return true;
+  };
+  const auto owner = made(1'000);
+  auto t = at::for_blob(owner.mutable_data_ptr(), {1'000})
+               .options(owner.options())
+               .target_device(sim::device(0))
+               .make_tensor();
+  const auto before = sim::counted();
+  tensor_writer writer;
+  capnp::MallocMessageBuilder message;
+  writer.add(std::as_const(t), true);
+  t.reset();
+  writer.go_by(route, always);
+  writer.build(message.initRoot<schema::TensorTable>());
+  writer.take_payloads();
+  EXPECT_EQ(sim::counted().copies_on_device, before.copies_on_device + 1);
 }
 
 TEST_F(tensor_leases, are_not_made_where_they_are_not_allowed_or_possible) {
