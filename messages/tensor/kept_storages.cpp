@@ -1,7 +1,6 @@
 #include "troupe/messages/tensor/kept_storages.hpp"
 
 #include <c10/core/Event.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,9 @@
 #include <list>
 #include <mutex>
 #include <thread>
+#include <utility>
+
+#include "troupe/messages/tensor/detached_thread.hpp"
 
 namespace troupe::detail {
 
@@ -24,14 +26,7 @@ constexpr std::chrono::milliseconds interval(5);
 class kept_storages {
 public:
   kept_storages() {
-    // Signals are for the program's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_setname_np(thread.native_handle(), "troupe-devices");
-    thread.detach();
+    start_detached("troupe-devices", [this] { run(); });
   }
 
   void add(const stream_list& streams, std::vector<c10::Storage>&& what) {

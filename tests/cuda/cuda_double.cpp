@@ -1,8 +1,12 @@
 // Three GPUs whose memory are addresses that nobody uses. The first two reach one another. What
 // CUDA would answer as far as tests look; calls outside of a device's context fail, as CUDA's do.
+// A handle that is open in a context is opened once more as the same memory, as CUDA's are, also
+// if its owner has other memory at that address by now.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <utility>
 
 namespace {
 
@@ -15,16 +19,21 @@ struct allocation {
   bool capable;
 };
 // The last one has no handles.
-constexpr allocation allocations[] = {
+allocation allocations[] = {
     {0x10000, 0x4000, 1, true}, {0x20000, 0x1000, 2, true}, {0x30000, 0x1000, 3, false}};
 // Where allocations are opened.
 constexpr std::uint64_t opened_at = 0x1000000;
 
 thread_local int context = -1;
-int open_handles = 0;
 
-const allocation* find(std::uint64_t at) {
-  for (const auto& one : allocations)
+struct mapping {
+  std::uint64_t number;  // of the allocation
+  int times = 0;         // that it was opened
+};
+std::map<std::pair<int, std::uint64_t>, mapping> opened;  // by context and the owner's address
+
+allocation* find(std::uint64_t at) {
+  for (auto& one : allocations)
     if (at >= one.begin && at < one.begin + one.size) return &one;
   return nullptr;
 }
@@ -33,7 +42,18 @@ const allocation* find(std::uint64_t at) {
 
 extern "C" {
 
-int troupe_cuda_double_open_handles() { return open_handles; }
+int troupe_cuda_double_open_handles() {
+  int times = 0;
+  for (const auto& [where, one] : opened) times += one.times;
+  return times;
+}
+// The allocation at `begin` is freed, and there is another one.
+void troupe_cuda_double_replace(std::uint64_t begin) { find(begin)->number += 100; }
+// Of the allocation that is open at `at`, on the device; 0: none.
+std::uint64_t troupe_cuda_double_opened_number(int ordinal, std::uint64_t at) {
+  const auto found = opened.find({ordinal + 100, at - opened_at});
+  return found == opened.end() ? 0 : found->second.number;
+}
 
 int cuInit(unsigned) { return success; }
 int cuGetErrorString(int what, const char** text) {
@@ -105,12 +125,14 @@ int cuIpcOpenMemHandle_v2(std::uint64_t* at, handle_of_64 handle, unsigned flags
   const auto* const found = find(begin);
   if (!found || handle.bytes[63] != 0x5a || flags != 1) return not_mapped;
   *at = found->begin + opened_at;
-  ++open_handles;
+  ++opened.try_emplace({context, found->begin}, mapping{found->number}).first->second.times;
   return success;
 }
-int cuIpcCloseMemHandle(std::uint64_t) {
+int cuIpcCloseMemHandle(std::uint64_t at) {
   if (context < 0) return invalid_context;
-  --open_handles;
+  const auto found = opened.find({context, at - opened_at});
+  if (found == opened.end()) return invalid_value;
+  if (--found->second.times == 0) opened.erase(found);
   return success;
 }
 }

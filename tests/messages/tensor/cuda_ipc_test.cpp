@@ -7,6 +7,8 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/tensor/cuda_ipc_internal.hpp"
+#include "troupe/messages/tensor/device_ipc_registry.hpp"
+#include "troupe/messages/tensor/opened_memory.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -20,10 +22,11 @@ protected:
 
   void SetUp() override { ASSERT_NE(ipc, nullptr); }
 
-  int open_handles() const {
-    void* const opened = dlopen(library.c_str(), RTLD_NOW);
-    return reinterpret_cast<int (*)()>(dlsym(opened, "troupe_cuda_double_open_handles"))();
+  template <class Function>
+  Function* of_double(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(dlopen(library.c_str(), RTLD_NOW), name));
   }
+  int open_handles() const { return of_double<int()>("troupe_cuda_double_open_handles")(); }
   static const void* at(std::uintptr_t address) { return reinterpret_cast<const void*>(address); }
   template <class F>
   static std::string refusal_of(F&& make) {
@@ -76,6 +79,42 @@ TEST_F(cuda_memory, is_reached_by_gpus_that_say_so) {
   EXPECT_EQ(ipc->why_not_reached(0, ipc->identity(1)), "");
   EXPECT_THAT(ipc->why_not_reached(0, ipc->identity(2)), HasSubstr("no access"));
   EXPECT_THAT(ipc->why_not_reached(0, "another"), HasSubstr("not visible"));
+}
+
+// The double stands for devices of a type of its own, since the tests run on GPUs, too.
+class opened_cuda_memory : public cuda_memory {
+protected:
+  static constexpr memory_place on{memory_place::kind{13}, 1};
+
+  void SetUp() override {
+    cuda_memory::SetUp();
+    register_device_ipc(on.where, ipc);
+  }
+  // The owner's memory at `address` is freed, and there is other memory.
+  void replace(std::uint64_t address) const {
+    of_double<void(std::uint64_t)>("troupe_cuda_double_replace")(address);
+  }
+  std::uint64_t number_of(const opened_memory& which) const {
+    return of_double<std::uint64_t(int, const void*)>("troupe_cuda_double_opened_number")(
+        on.device, which.data);
+  }
+};
+
+TEST_F(opened_cuda_memory, is_not_taken_for_what_was_there_before) {
+  detail::open_memory(on, ipc->export_memory(0, at(0x20000)).handle);
+  EXPECT_EQ(open_handles(), 1) << "it stays open for a while";
+  replace(0x20000);
+  const auto second = ipc->export_memory(0, at(0x20000)).handle;
+  const auto opened = detail::open_memory(on, second);
+  EXPECT_EQ(number_of(*opened), 102u);
+  EXPECT_EQ(open_handles(), 1);
+  // What is in use is not closed, and never taken for other memory.
+  replace(0x20000);
+  EXPECT_THAT(
+      refusal_of([&] { detail::open_memory(on, ipc->export_memory(0, at(0x20000)).handle); }),
+      HasSubstr("of an allocation that is still open"));
+  EXPECT_EQ(number_of(*opened), 102u);
+  EXPECT_EQ(open_handles(), 1);
 }
 
 TEST(cuda_library, may_be_missing_or_another_one) {

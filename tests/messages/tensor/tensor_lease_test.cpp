@@ -79,6 +79,13 @@ protected:
     return at::full({size}, value, at::TensorOptions(sim::device(0)));
   }
 
+  template <class Done>
+  static bool soon(Done done) {
+    for (int i = 0; i < 4'000 && !done(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return done();
+  }
+
   struct table {
     std::vector<std::uint64_t> words;
     std::vector<outgoing_payload> payloads;
@@ -188,16 +195,20 @@ TEST_F(tensor_leases, end_when_the_bytes_have_been_copied) {
       EXPECT_FALSE(lease.expired()) << "the copy has not begun";
       in.get(0);
     });
-    for (int i = 0; i < 2'000 && !lease.expired(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_TRUE(lease.expired());
+    EXPECT_TRUE(soon([&] { return lease.expired(); }));
   }
-  for (int i = 0; i < 2'000 && sim::bytes_in_use() > begun; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_LE(sim::bytes_in_use(), begun);
+  EXPECT_TRUE(soon([&] { return sim::bytes_in_use() <= begun; }));
   detail::close_unused_memory();
+  EXPECT_TRUE(soon([] { return ipc().opened == ipc().closed; }));
   EXPECT_EQ(detail::opened_allocations(), 0u);
-  EXPECT_EQ(ipc().opened, ipc().closed);
+}
+
+// While nothing else is opened or ended.
+TEST_F(tensor_leases, stay_open_for_some_seconds_after_their_last_use) {
+  const auto a = made(1'000);
+  detail::open_memory(place(1), ipc().export_memory(0, a.const_data_ptr()).handle);
+  EXPECT_GT(detail::opened_allocations(), 0u);
+  EXPECT_TRUE(soon([] { return detail::opened_allocations() == 0; }));
 }
 
 TEST_F(tensor_leases, are_of_the_tensors_own_memory_if_nobody_else_has_it) {
@@ -305,10 +316,10 @@ TEST_F(tensor_leases, are_believed_in_nothing) {
 
 TEST_F(tensor_leases, keep_some_allocations_open_that_nobody_uses) {
   // Tests before may have some open that is soon used no longer.
-  for (int i = 0; i < 2'000 && detail::opened_allocations() > 0; ++i) {
+  soon([] {
     detail::close_unused_memory();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+    return detail::opened_allocations() == 0;
+  });
   const auto a = made(1'000);
   const auto first = ipc().export_memory(0, a.const_data_ptr());
   const auto opened = ipc().opened.load(), closed = ipc().closed.load();
@@ -320,17 +331,18 @@ TEST_F(tensor_leases, keep_some_allocations_open_that_nobody_uses) {
   EXPECT_EQ(ipc().opened, opened + 1);
   // In use now: as soon as it no longer is.
   detail::close_unused_memory();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(ipc().closed, closed);
   held.reset();
-  EXPECT_EQ(ipc().closed, closed + 1);
+  EXPECT_TRUE(soon([&] { return ipc().closed == closed + 1; }));
   std::vector<at::Tensor> many;
   for (int i = 0; i < 40; ++i) {
     many.push_back(made(100'000));
     detail::open_memory(place(1), ipc().export_memory(0, many.back().const_data_ptr()).handle);
   }
-  EXPECT_EQ(detail::opened_allocations(), 32u);
+  EXPECT_TRUE(soon([] { return detail::opened_allocations() == 32; }));
   detail::close_unused_memory();
-  EXPECT_EQ(detail::opened_allocations(), 0u);
+  EXPECT_TRUE(soon([] { return detail::opened_allocations() == 0; }));
   EXPECT_THROW(detail::open_memory({memory_place::kind{12}, 0}, first.handle), transport_error);
 }
 
