@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
+#include <exception>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -29,16 +29,18 @@ public:
     start_detached("troupe-devices", [this] { run(); });
   }
 
-  void add(const stream_list& streams, std::vector<c10::Storage>&& what) {
-    entry mine{{}, std::move(what)};
+  // If it throws, `what` is left as it is.
+  void add(const stream_list& streams, std::vector<c10::Storage>& what) {
+    std::list<entry> mine(1);
     for (const auto& stream : streams) {
-      auto& event = mine.until.emplace_back(stream.device_type());
+      auto& event = mine.front().until.emplace_back(stream.device_type());
       event.record(stream);
     }
-    if (mine.is_done()) return;
+    mine.front().what = std::move(what);
+    if (mine.front().is_done()) return;
     {
       const std::lock_guard lock(mutex_);
-      all_.push_back(std::move(mine));
+      all_.splice(all_.end(), mine);
     }
     changed_.notify_one();
   }
@@ -82,9 +84,22 @@ private:
 
 }  // namespace
 
-void keep_until_done(const stream_list& streams, std::vector<c10::Storage>&& what) {
-  static auto* const kept = new kept_storages;  // streams may read until the process ends
-  kept->add(streams, std::move(what));
+void keep_until_done(const stream_list& streams, std::vector<c10::Storage>&& what) noexcept {
+  try {
+    static auto* const kept = new kept_storages;  // streams may read until the process ends
+    kept->add(streams, what);
+    return;
+  } catch (const std::exception&) {
+    // There is no memory to keep it aside, or a device has failed.
+  }
+  for (const auto& stream : streams) {
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {
+      // It has failed: it reads nothing any more.
+    }
+  }
+  what.clear();
 }
 
 }  // namespace troupe::detail

@@ -207,8 +207,15 @@ c10::Storage arrived_storages::borrow(std::size_t index, incoming_payload&& payl
 // streams of copies nothing else allocates, so all others that use such memory are recorded.
 void arrived_storages::land_all() {
   std::vector<c10::Storage> from;
-  for (unsigned i = 0; i < descriptors_.size(); ++i)
-    if (descriptors_[i].getLanding() > 0) land(i, from);
+  from.reserve(storages_.size());
+  try {
+    for (unsigned i = 0; i < descriptors_.size(); ++i)
+      if (descriptors_[i].getLanding() > 0) land(i, from);
+  } catch (...) {
+    // Streams still read, above all what other processes write to as soon as it is dropped here.
+    if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
+    throw;
+  }
   if (from.empty()) return;
   keep_until_done(copies_.streams, std::move(from));
   copies_ = handed_on(copies_);
@@ -221,16 +228,13 @@ void arrived_storages::land(std::size_t index, std::vector<c10::Storage>& from) 
   if (storage.device() == device && !leased) return;
   try {
     const c10::StreamGuard current(stream_of(device));
-    from.push_back(std::exchange(storage, moved(storage, device)));
+    from.push_back(storage);  // before anything reads it
+    storage = moved(storage, device);
     if (leased && descriptors_[static_cast<unsigned>(index)].getPieces().size() > 0)
       storage = expand(index, storage);
     copies_.made.push_back(storage.getWeakStorageImpl());
   } catch (const c10::Error& e) {
-    if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
     bad_storage(index, "it cannot be moved to " + device.str() + ": " + e.what_without_backtrace());
-  } catch (const decode_error&) {  // of `expand`
-    keep_until_done(copies_.streams, std::move(from));
-    throw;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <capnp/any.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -201,6 +202,23 @@ TEST_F(tensor_leases, end_when_the_bytes_have_been_copied) {
   detail::close_unused_memory();
   EXPECT_TRUE(soon([] { return ipc().opened == ipc().closed; }));
   EXPECT_EQ(detail::opened_allocations(), 0u);
+}
+
+TEST_F(tensor_leases, do_not_end_while_they_are_copied_for_a_message_that_cannot_be_read) {
+  const auto strided = at::arange(40'000, at::TensorOptions(sim::device(0))).view({40, 1'000});
+  auto spoilt = write({strided.slice(1, 0, 1'000, 9)}, true, [](table_builder b) {
+    // No lists of numbers: Cap'n Proto finds it only when they are read.
+    auto pointers = capnp::toAny(b.getTensors()[0]).getPointerSection();
+    for (unsigned i = 0; i < pointers.size(); ++i)
+      if (!pointers[i].isNull()) pointers[i].initAsAnyStruct(1, 0);
+  });
+  auto payloads = leases(spoilt);
+  const std::weak_ptr<std::byte> lease = payloads[0].data;
+  const sim::slow slow(std::chrono::milliseconds(30));
+  EXPECT_THROW(read(spoilt, std::move(payloads), [](tensor_reader&) {}), decode_error);
+  payloads.clear();
+  EXPECT_FALSE(lease.expired()) << "a stream still reads";
+  EXPECT_TRUE(soon([&] { return lease.expired(); }));
 }
 
 // While nothing else is opened or ended.
