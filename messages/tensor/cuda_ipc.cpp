@@ -55,8 +55,7 @@ struct cuda_functions {
     };
     return look(init, "cuInit") && look(get_error_string, "cuGetErrorString") &&
            look(device_count, "cuDeviceGetCount") && look(get_device, "cuDeviceGet") &&
-           (look(get_uuid, "cuDeviceGetUuid_v2") || look(get_uuid, "cuDeviceGetUuid")) &&
-           look(can_access_peer, "cuDeviceCanAccessPeer") &&
+           look(get_uuid, "cuDeviceGetUuid_v2") && look(can_access_peer, "cuDeviceCanAccessPeer") &&
            look(retain_context, "cuDevicePrimaryCtxRetain") &&
            look(push_context, "cuCtxPushCurrent_v2") && look(pop_context, "cuCtxPopCurrent_v2") &&
            look(get_range, "cuMemGetAddressRange_v2") &&

@@ -12,6 +12,7 @@
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/kept_storages.hpp"
+#include "troupe/messages/tensor/lease_outcome.hpp"
 #include "troupe/messages/tensor/opened_memory.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
@@ -184,6 +185,8 @@ c10::Storage arrived_storages::borrow(std::size_t index, incoming_payload&& payl
     memory =
         open_memory(place, {reinterpret_cast<const std::byte*>(handle.begin()), handle.size()});
   } catch (const transport_error& e) {
+    if (const auto* const lease = std::get_deleter<lease_deleter>(payload.data))
+      lease->outcome->could_not_open = true;
     bad_storage(index, "the sender's memory cannot be opened on " + to_string(place) + ": " +
                            e.fault().text);
   }

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,12 @@ class ipc final : public device_ipc {
   }
 
 public:
+  /// Whether this process can open memory.
+  static std::atomic<bool>& opens() {
+    static std::atomic<bool> yes{true};
+    return yes;
+  }
+
   std::string identity(int device) const override { return "sim " + std::to_string(device); }
   std::string why_not_reached(int, const std::string&) const override { return ""; }
 
@@ -35,6 +42,7 @@ public:
   }
   opened_memory open(int device, std::span<const std::byte> handle) const override {
     return checked([&] {
+      TORCH_CHECK(opens(), "the accelerator opens no memory");
       const auto out = accelerator::open_memory(device, handle);
       return opened_memory{static_cast<std::byte*>(out.data), out.size};
     });

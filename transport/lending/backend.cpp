@@ -220,6 +220,7 @@ std::string backend::why_not_leased(const peer& to, const memory_place& here,
                                     const memory_place& there) const {
   if (to.lost) return "it is not reached";
   if (!to.may_lend) return why_not_lent(to);
+  if (to.opens_none) return "the node could not open such memory";
   if (is_here(to)) return "it is a node of this process, which cannot open its own memory";
   return why_not_opened(here, there, to.devices);
 }
@@ -258,6 +259,16 @@ bool backend::leases(rank_t rank, const memory_place& here, const memory_place& 
   if ((p->said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0)
     log().info("rank {}: {}; such tensors are", options_.rank, text);
   return false;
+}
+
+// Whatever the reason, the next message would be as unreadable as the one that has said it.
+void backend::opens_none(peer& from) {
+  if (from.opens_none.exchange(true)) return;
+  from.said.fetch_or(static_cast<unsigned>(not_lent::by_lease), std::memory_order_relaxed);
+  log().warn(
+      "rank {}: {} could not open memory of a device of this process; what is on devices is copied "
+      "through host memory for it from now on",
+      options_.rank, rank_name(from.rank));
 }
 
 bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,

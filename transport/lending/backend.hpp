@@ -110,6 +110,7 @@ private:
   std::string why_not_leased(const peer& to, const memory_place& here,
                              const memory_place& there) const;
   bool must_lease(const peer& to) const noexcept;
+  void opens_none(peer& from);
   void keep_for_what_is_on_its_way(peer& p);
   void passed_in_all(peer& by, const node_number& owner, std::uint64_t count);
   void let_go_of_late_regions();

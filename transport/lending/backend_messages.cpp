@@ -180,7 +180,10 @@ void backend::take(peer& from, incoming_message& message) {
         whole.back().place = lending::place_of(entry);
         break;
       case entry_kind::can_write: from.may_hand = server_ && !from.lost; break;
-      case entry_kind::end: from.lent->end(entry.loan, entry.size); break;
+      case entry_kind::end:
+        from.lent->end(entry.loan, entry.size);
+        if (entry.index == unopened) opens_none(from);
+        break;
       case entry_kind::can_read:
         if (server_) reads_here(from);
         break;

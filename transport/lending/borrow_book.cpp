@@ -6,6 +6,7 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/forked.hpp"
+#include "troupe/messages/tensor/lease_outcome.hpp"
 #include "troupe/transport/lending/parked_loans.hpp"
 
 namespace troupe::transport::lending {
@@ -45,6 +46,21 @@ struct borrow_book::borrowed {
   const std::uint64_t loan;
   const std::uint64_t offset;
   const bool passed_on;
+};
+
+struct borrow_book::leased final : lease_outcome {
+  leased(std::shared_ptr<borrow_book> from, std::uint64_t number)
+      : book(std::move(from)), loan(number) {
+  }
+  ~leased() override {
+    if (forked::from_nodes()) return;
+    book->end_passed(loan, could_not_open ? unopened : 0);
+  }
+  leased(const leased&) = delete;
+  leased& operator=(const leased&) = delete;
+
+  const std::shared_ptr<borrow_book> book;
+  const std::uint64_t loan;
 };
 
 borrow_book::borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell,
@@ -115,14 +131,14 @@ std::shared_ptr<std::byte> borrow_book::lease(std::uint64_t loan) {
       throw decode_error("A note about lent memory leases loan " + std::to_string(loan) +
                          " twice.");
   }
-  std::shared_ptr<borrowed> held;
+  lease_deleter end;
   try {
-    held = std::make_shared<borrowed>(shared_from_this(), nullptr, loan, 0, true);
+    end.outcome = std::make_shared<leased>(shared_from_this(), loan);
   } catch (...) {
     end_passed(loan);
     throw;
   }
-  return {std::move(held), nullptr};
+  return {static_cast<std::byte*>(nullptr), std::move(end)};
 }
 
 std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region> region,
@@ -236,24 +252,23 @@ void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
   const bool told = at->second.handed_back && region_;
   bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
   active_.erase(at);
-  if (!told) enter(std::move(lock), loan, times);
+  if (!told) enter(std::move(lock), {.kind = entry_kind::end, .loan = loan, .size = times});
 }
 
-void borrow_book::end_passed(std::uint64_t loan) noexcept {
+void borrow_book::end_passed(std::uint64_t loan, std::uint32_t how) noexcept {
   std::unique_lock lock(mutex_);
   const auto at = passed_.find(loan);
   bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
   passed_.erase(at);
   // The owner may be waiting for it: see passed_on.hpp.
   if (!region_ && tell_) tell_();
-  enter(std::move(lock), loan, 0);
+  enter(std::move(lock), {.kind = entry_kind::end, .index = how, .loan = loan});
 }
 
 // Tells the lender that a loan has ended here.
-void borrow_book::enter(std::unique_lock<std::mutex> lock, std::uint64_t loan,
-                        std::uint64_t times) noexcept {
+void borrow_book::enter(std::unique_lock<std::mutex> lock, const note_entry& end) noexcept {
   if (region_) {
-    ended_.push_back({entry_kind::end, 0, loan, 0, times});
+    ended_.push_back(end);
     // Under the lock: `silence` must not end what `tell_` uses meanwhile.
     if (!ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
     return;
@@ -261,7 +276,7 @@ void borrow_book::enter(std::unique_lock<std::mutex> lock, std::uint64_t loan,
   auto lender = lender_.lock();
   lock.unlock();
   if (!lender) return;
-  enter_end(*lender, loan, times);
+  enter_end(*lender, end.loan, end.size);
   lender.reset();
   forget_ended_loans();
 }

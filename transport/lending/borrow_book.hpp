@@ -45,8 +45,8 @@ public:
                                            std::shared_ptr<const mapped_region> region,
                                            std::uint64_t offset, std::uint64_t size);
 
-  /// What ends a lease of the peer when the last copy is dropped: a null pointer that owns. Throws
-  /// decode_error: the loan is known already.
+  /// What ends a lease of the peer when the last copy is dropped: a null pointer that owns, with a
+  /// lease_deleter. Throws decode_error: the loan is known already.
   std::shared_ptr<std::byte> lease(std::uint64_t loan);
 
   /// Where bytes lie that are borrowed here and are sent back to their owner. From now on the
@@ -102,6 +102,7 @@ public:
 
 private:
   struct borrowed;
+  struct leased;
   struct record {
     std::uint64_t size = 0;
     std::uint64_t given_back = 0;
@@ -126,8 +127,8 @@ private:
   records::const_iterator covering(const std::byte* data, std::size_t size,
                                    function_ref<bool(const record&)> accept) const;
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
-  void end_passed(std::uint64_t loan) noexcept;
-  void enter(std::unique_lock<std::mutex> lock, std::uint64_t loan, std::uint64_t times) noexcept;
+  void end_passed(std::uint64_t loan, std::uint32_t how = 0) noexcept;
+  void enter(std::unique_lock<std::mutex> lock, const note_entry& end) noexcept;
   record* find(std::uint64_t loan) noexcept;
   std::optional<std::vector<std::uint64_t>> numbers() const noexcept;
 

@@ -16,7 +16,8 @@ enum class entry_kind : std::uint32_t {
   lend = 1,   ///< a payload that lies in the sender's region
   give_back,  ///< a payload that the receiver has lent; the loan goes on
   end,        ///< a loan of the receiver has ended; `size` counts its `give_back` entries, all of
-              ///< which count before it does, though they may arrive later
+              ///< which count before it does, though they may arrive later; `index` is `unopened`
+              ///< for a lease whose memory the sender could not open, otherwise 0
   can_read,   ///< the sender has mapped the receiver's region
   // The following name a node; see passed_on.hpp.
   known,           ///< the receiver is a reader that its owner, the sender, knows; no node
@@ -42,6 +43,8 @@ struct note_entry {
   std::uint64_t size = 0;    ///< bytes
 };
 static_assert(sizeof(note_entry) == 32);
+
+inline constexpr std::uint32_t unopened = 1;
 
 /// An entry that names a node, in place of a loan.
 note_entry entry_of(entry_kind kind, const node_number& node) noexcept;

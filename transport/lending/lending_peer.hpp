@@ -39,15 +39,16 @@ struct peer {
   std::shared_ptr<loan_book> lent;
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here
 
-  std::atomic<bool> may_lend{false};  ///< it has mapped this node's memory
-  std::atomic<bool> reads{false};     ///< the same, for good: also once the connection is over
-  std::atomic<bool> may_hand{false};  ///< it can write to this node's memory
-  std::atomic<bool> ended{false};     ///< its process has, as far as the connection's end has said
-  std::atomic<bool> known{false};     ///< it knows that this node has mapped its memory
-  std::atomic<unsigned> telling{0};   ///< threads that send it a note alone
-  word_list words;                    ///< that it is still to be told
-  readable_nodes readable;            ///< nodes whose memory it has mapped, and which know that
-  std::atomic<bool> added{false};     ///< to the inner transport: it is a connection
+  std::atomic<bool> may_lend{false};    ///< it has mapped this node's memory
+  std::atomic<bool> reads{false};       ///< the same, for good: also once the connection is over
+  std::atomic<bool> opens_none{false};  ///< it could not open memory of a device, as it has said
+  std::atomic<bool> may_hand{false};    ///< it can write to this node's memory
+  std::atomic<bool> ended{false};    ///< its process has, as far as the connection's end has said
+  std::atomic<bool> known{false};    ///< it knows that this node has mapped its memory
+  std::atomic<unsigned> telling{0};  ///< threads that send it a note alone
+  word_list words;                   ///< that it is still to be told
+  readable_nodes readable;           ///< nodes whose memory it has mapped, and which know that
+  std::atomic<bool> added{false};    ///< to the inner transport: it is a connection
   std::atomic<bool> lost{false};
   std::atomic<bool> broken{false};  ///< it has sent nonsense: nothing more of it is delivered
   std::string problem;              ///< which; by the progressing thread

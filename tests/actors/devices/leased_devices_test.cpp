@@ -28,9 +28,9 @@ std::vector<std::string> rank_words(const leased_setup& how, const std::string& 
 }
 
 TEST(leased_rank, takes_part_in_the_jobs_of_others) {
-  ASSERT_TRUE(
-      (served<&leased_twice, &leased_plus_one, &leased_to, &leased_share, &leased_copies,
-              &leased_allocations, &leased_stand_still, &leased_and_killed, &leased_plan>()));
+  ASSERT_TRUE((served<&leased_twice, &leased_plus_one, &leased_to, &leased_share, &leased_copies,
+                      &leased_allocations, &leased_open_none, &leased_stand_still,
+                      &leased_and_killed, &leased_plan>()));
   const char* const said = std::getenv(rank_variable);
   if (!said) GTEST_SKIP() << "it is rank 1 of the jobs of the other tests";
   leased_setup how;
@@ -280,6 +280,23 @@ TEST_F(devices_without_leases, go_through_host_memory_to_a_process_that_opens_no
   EXPECT_TRUE(eventually([&] { return job.plan("sim:0") == why; })) << job.plan("sim:0");
   EXPECT_TRUE(
       job.here().rpc_sync<&leased_twice>("rank1", made(4)).cpu().equal(at::full({1'000}, 8.0)));
+  job.end();
+}
+
+TEST_F(devices_without_leases, go_through_host_memory_once_the_other_could_not_open_some) {
+  leased_job job({.kind = "sim"});
+  job.wait_for_leases("sim:0");
+  job.here().rpc_sync<&leased_open_none>("rank1");
+  try {
+    job.here().rpc_sync<&leased_to>("rank1", made(4));
+    ADD_FAILURE() << "it was opened";
+  } catch (const error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("opens no memory"));
+  }
+  EXPECT_TRUE(eventually([&] {
+    return job.plan("sim:0") == "copied through host memory: the node could not open such memory";
+  })) << job.plan("sim:0");
+  EXPECT_EQ(job.here().rpc_sync<&leased_to>("rank1", made(4)), "sim:1");
   job.end();
 }
 

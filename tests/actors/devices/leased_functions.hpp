@@ -40,6 +40,9 @@ inline std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> leased_copies() {
 
 inline std::size_t leased_allocations() { return detail::opened_allocations(); }
 
+/// This process opens no memory any more, as where a driver refuses to.
+inline void leased_open_none() { accelerator::ipc::opens() = false; }
+
 /// The streams of this process stand still for a minute, for what begins now.
 inline void leased_stand_still() {
   static std::optional<accelerator::slow> slow;

@@ -19,6 +19,7 @@
 #include "tests/messages/tensor/tensor_table_testing.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/device_streams.hpp"
+#include "troupe/messages/tensor/lease_outcome.hpp"
 #include "troupe/messages/tensor/opened_memory.hpp"
 
 namespace troupe::testing {
@@ -227,6 +228,21 @@ TEST_F(tensor_leases, stay_open_for_some_seconds_after_their_last_use) {
   detail::open_memory(place(1), ipc().export_memory(0, a.const_data_ptr()).handle);
   EXPECT_GT(detail::opened_allocations(), 0u);
   EXPECT_TRUE(soon([] { return detail::opened_allocations() == 0; }));
+}
+
+TEST_F(tensor_leases, say_so_where_their_memory_cannot_be_opened) {
+  auto spoilt = write({made(1'000)}, true,
+                      [](table_builder b) { b.getStorages()[0].getLeased().initHandle(24); });
+  const auto outcome = std::make_shared<lease_outcome>();
+  std::vector<incoming_payload> payloads;
+  payloads.push_back({{static_cast<std::byte*>(nullptr), lease_deleter{outcome}},
+                      spoilt.payloads.at(0).size,
+                      place(0),
+                      true});
+  EXPECT_THROW(read(spoilt, std::move(payloads), [](tensor_reader&) {}), decode_error);
+  EXPECT_TRUE(outcome->could_not_open);
+  payloads.clear();
+  EXPECT_EQ(outcome.use_count(), 1);
 }
 
 TEST_F(tensor_leases, are_of_the_tensors_own_memory_if_nobody_else_has_it) {

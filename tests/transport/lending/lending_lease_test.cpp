@@ -1,13 +1,19 @@
 // Memory of devices: payloads without bytes, which the receiver has until it drops them.
+#include <gmock/gmock.h>
+
 #include <utility>
 
 #include "tests/transport/lending/lending_fixture.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/tensor/lease_outcome.hpp"
 #include "troupe/transport/lending/lending_address.hpp"
 #include "troupe/transport/lending/lending_note.hpp"
 
 namespace troupe::transport::lending::test {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr memory_place on_device{static_cast<memory_place::kind>(20), 3};
 
@@ -69,6 +75,20 @@ TEST_F(lease_test, keeps_its_place_among_payloads) {
   EXPECT_FALSE(second.expired());
   came = {};
   EXPECT_TRUE(run([&] { return second.expired(); }));
+}
+
+TEST_F(lease_test, is_not_made_once_the_receiver_could_not_open_one) {
+  std::weak_ptr<const void> kept;
+  send(a, 1, lease(kept));
+  auto came = next(b);
+  auto* const end = std::get_deleter<lease_deleter>(came.payloads.at(0).data);
+  ASSERT_NE(end, nullptr);
+  EXPECT_THAT(a->device_way(1, on_device, on_device).reason, Not(HasSubstr("could not open")));
+  end->outcome->could_not_open = true;
+  came = {};
+  EXPECT_TRUE(run([&] { return kept.expired(); }));
+  EXPECT_THAT(a->device_way(1, on_device, on_device).reason, HasSubstr("could not open"));
+  EXPECT_FALSE(a->leases(1, on_device, on_device, ""));
 }
 
 TEST_F(lease_test, is_nobodys_if_it_was_not_sent) {
