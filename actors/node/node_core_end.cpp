@@ -16,6 +16,8 @@ namespace troupe {
 namespace {
 
 constexpr auto leave_limit = std::chrono::seconds(5);
+// Shorter: the others may be waiting for this node to leave.
+constexpr auto delivery_limit = std::chrono::seconds(2);
 
 // The process's end waits for it; that of a forked one has nothing to wait for.
 class last_thread {
@@ -79,6 +81,11 @@ std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
           return r;
         },
         deadline);
+    // Others may still copy what they were leased, which ends with this process. All are there yet.
+    completion nothing;
+    const auto last = std::min(deadline, clock::now() + delivery_limit);
+    while (!net_->delivered() && clock::now() < last)
+      engine_->wait(nothing, std::min(last, clock::now() + std::chrono::milliseconds(1)));
     termination_->leave(clock::now() + leave_limit);
   } catch (const error&) {
     return std::current_exception();

@@ -271,6 +271,17 @@ void backend::opens_none(peer& from) {
       options_.rank, rank_name(from.rank));
 }
 
+// What is leased ends with its owner's process, also where it is yet to be copied: the owner waits
+// for those who copy it, as long as these are connected.
+bool backend::delivered() const {
+  if (!inner_->delivered()) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(connections_, [](const auto& p) {
+    return p->lost || !p->lent ||
+           (p->lent->leases() == 0 && (!p->borrowed || !p->borrowed->any_leases()));
+  });
+}
+
 bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,
                          std::size_t beside) const {
   const auto* const p = find(rank);

@@ -31,6 +31,7 @@ std::uint64_t loan_book::lend(std::shared_ptr<const void> keep, std::uint64_t of
   one.ending = false;
   one.how = how;
   ++count_;
+  if (how == way::leased) ++leases_;
   bytes_ += size;
   return std::uint64_t{one.turn} << 32 | (place + 1);
 }
@@ -48,6 +49,7 @@ std::shared_ptr<const void> loan_book::remove(loan& which) noexcept {
   ++which.turn;
   which.next = std::exchange(free_, static_cast<std::uint32_t>(&which - loans_.data()));
   --count_;
+  if (which.how == way::leased) --leases_;
   bytes_ -= which.size;
   return keep;
 }
@@ -139,6 +141,7 @@ void loan_book::end_all() noexcept {
   all.swap(loans_);
   free_ = none;
   count_ = 0;
+  leases_ = 0;
   bytes_ = 0;
 }
 
@@ -150,6 +153,11 @@ std::size_t loan_book::loans() const noexcept {
 bool loan_book::has_room_for(std::uint64_t size) const noexcept {
   const std::lock_guard lock(mutex_);
   return takes(size);
+}
+
+std::size_t loan_book::leases() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return leases_;
 }
 
 std::uint64_t loan_book::bytes() const noexcept {

@@ -61,6 +61,7 @@ public:
   void end_all() noexcept;
 
   std::size_t loans() const noexcept;
+  std::size_t leases() const noexcept;  ///< of these, those of `way::leased`
   std::uint64_t bytes() const noexcept;
   bool has_room_for(std::uint64_t size) const noexcept;
 
@@ -90,6 +91,7 @@ private:
   std::vector<loan> loans_;
   std::uint32_t free_ = none;
   std::size_t count_ = 0;
+  std::size_t leases_ = 0;  // of these
   std::uint64_t bytes_ = 0;
   bool closed_ = false;
   std::optional<std::vector<std::uint64_t>> read_;  // see `only_read`; ascending

@@ -77,6 +77,26 @@ TEST_F(lease_test, keeps_its_place_among_payloads) {
   EXPECT_TRUE(run([&] { return second.expired(); }));
 }
 
+TEST_F(lease_test, is_delivered_when_it_has_ended) {
+  std::weak_ptr<const void> kept;
+  send(a, 1, lease(kept));
+  auto came = next(b);
+  for (int polls = 0; polls < 300; ++polls) {
+    a->progress();
+    b->progress();
+  }
+  // Neither may go: the bytes are being copied.
+  EXPECT_FALSE(a->delivered());
+  EXPECT_FALSE(b->delivered());
+  came = {};
+  EXPECT_TRUE(run([&] { return a->delivered() && b->delivered(); }));
+  EXPECT_TRUE(kept.expired());
+  send(a, 1, lease(kept));
+  came = next(b);
+  a->close_peer(1, true);
+  EXPECT_TRUE(run([&] { return a->delivered(); })) << "it waits for one who is gone";
+}
+
 TEST_F(lease_test, is_not_made_once_the_receiver_could_not_open_one) {
   std::weak_ptr<const void> kept;
   send(a, 1, lease(kept));
