@@ -101,10 +101,15 @@ void note_writer::take_back() noexcept {
 
 void note_writer::lend(std::vector<outgoing_payload>& payloads) {
   std::size_t stay = 0;
+  leases_to_come_ = static_cast<std::size_t>(std::ranges::count_if(
+      payloads, [](const auto& p) { return p.place.where != memory_place::kind::host; }));
   for (std::size_t i = 0; i < payloads.size(); ++i) {
     const auto index = static_cast<std::uint32_t>(i);
     const bool on_device = payloads[i].place.where != memory_place::kind::host;
-    if (on_device) lease(payloads[i], index);
+    if (on_device) {
+      --leases_to_come_;
+      lease(payloads[i], index);
+    }
     if (on_device || describe(payloads[i], index)) {
       payloads[i].keep.reset();
     } else {
@@ -122,10 +127,11 @@ void note_writer::lease(outgoing_payload& payload, std::uint32_t index) {
     return fmt::format("memory of {} cannot be leased to {}: {}", to_string(payload.place),
                        rank_name(to_.rank), why);
   };
-  if (entries_.size() >= most_entries - others_in_a_message)
+  // `describe` leaves room, but may have taken one entry more.
+  if (entries_.size() > most_entries - others_in_a_message)
     throw transport_error(refuse("the message has too many tensors"));
-  if (!to_.lost && !to_.may_lend.load(std::memory_order_relaxed))
-    throw transport_error(refuse("it has not mapped this node's memory"));
+  const bool mapped = to_.may_lend;  // first: `part` clears it once the peer is lost
+  if (!mapped && !to_.lost) throw transport_error(refuse("it has not mapped this node's memory"));
   entries_.reserve(entries_.size() + 1);
   const auto loan = to_.lent->lend(std::move(payload.keep), 0, 0, loan_book::way::leased);
   if (loan == 0) throw peer_lost(refuse("it is lost"));
@@ -134,7 +140,7 @@ void note_writer::lease(outgoing_payload& payload, std::uint32_t index) {
 
 bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   if (payload.size < options_.lend_from || payload.place.where != memory_place::kind::host ||
-      entries_.size() >= most_entries - others_in_a_message)
+      entries_.size() + leases_to_come_ >= most_entries - others_in_a_message)
     return false;
   if (payload.take && is_aligned(payload.data) && hand_over(payload, index)) return true;
   if (to_.borrowed && is_aligned(payload.data)) {

@@ -73,6 +73,7 @@ private:
   peer& to_;
   const lending_options& options_;
   const find_borrowed find_;
+  std::size_t leases_to_come_ = 0;  // of this message, which cannot be sent instead
   std::vector<note_entry> entries_;
   std::optional<node_number> named_;  // by the last `of_node`
   bool sent_ = false;

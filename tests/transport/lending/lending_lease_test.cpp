@@ -77,6 +77,31 @@ TEST_F(lease_test, keeps_its_place_among_payloads) {
   EXPECT_TRUE(run([&] { return second.expired(); }));
 }
 
+struct ample_lease_test : lease_test {
+  ample_lease_test() {
+    a.net.reset();
+    b.net.reset();
+    most_lent = std::uint64_t{1} << 30;
+    begin(a, 0);
+    begin(b, 1);
+    meet();
+  }
+};
+
+TEST_F(ample_lease_test, comes_before_what_can_be_sent_in_a_message_of_many_payloads) {
+  // As many as a note takes are lent.
+  const auto same = a.payload(16 << 10, 1);
+  std::vector<outgoing_payload> payloads(most_entries, same);
+  std::weak_ptr<const void> kept;
+  payloads.push_back(lease(kept));
+  a->send(1, 0, patterned_frame(40, 1), std::move(payloads));
+  auto came = next(b);
+  ASSERT_EQ(came.payloads.size(), most_entries + 1);
+  EXPECT_EQ(came.payloads.back().place, on_device);
+  came = {};
+  EXPECT_TRUE(run([&] { return kept.expired(); }));
+}
+
 TEST_F(lease_test, is_delivered_when_it_has_ended) {
   std::weak_ptr<const void> kept;
   send(a, 1, lease(kept));
