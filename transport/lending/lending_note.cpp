@@ -73,7 +73,9 @@ std::uint64_t word_of(const memory_place& place) noexcept {
 memory_place place_of(const note_entry& lease) {
   const memory_place out{static_cast<memory_place::kind>(lease.offset >> 8 & 0xff),
                          static_cast<std::int8_t>(lease.offset & 0xff)};
-  if (out.where == memory_place::kind::host || word_of(out) != lease.offset || lease.size == 0)
+  constexpr auto most = std::uint64_t{1} << 48;  // addresses have no more bits: sums stay sums
+  if (out.where == memory_place::kind::host || word_of(out) != lease.offset || lease.size == 0 ||
+      lease.size >= most)
     bad_note("it leases memory that is no device's");
   return out;
 }

@@ -167,6 +167,8 @@ TEST_F(lease_test, may_not_be_of_host_memory) {
   EXPECT_EQ(place_of(entry), on_device);
   entry.size = 0;
   EXPECT_THROW(place_of(entry), decode_error);
+  entry.size = std::uint64_t{1} << 48;
+  EXPECT_THROW(place_of(entry), decode_error);
   entry.size = 1;
   for (const std::uint64_t word : {std::uint64_t{3}, word_of(on_device) | 1u << 16}) {
     entry.offset = word;
