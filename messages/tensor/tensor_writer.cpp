@@ -296,10 +296,14 @@ bool tensor_writer::state::lease(const detail::planned_storage& s, const memory_
                                  schema::TensorStorage::Builder out) {
   const auto& entry = entries[s.entry];
   const auto place = detail::place_of(entry.tensor.device());
-  if (!may_lease || landing.where != place.where || leases >= most_leases ||
-      !(*may_lease)(place, landing, ""))
-    return false;
+  if (!may_lease || landing.where == memory_place::kind::host) return false;
   std::string problem;
+  if (landing.where != place.where)
+    problem = "the two devices have different types";
+  else if (leases >= most_leases)
+    problem =
+        "the message leases " + std::to_string(leases) + " tensors already, as many as may be";
+  if (!(*may_lease)(place, landing, problem) || !problem.empty()) return false;
   auto leased = detail::lease_bytes(s, entry, copies, problem);
   if (!leased) {
     (*may_lease)(place, landing, problem);

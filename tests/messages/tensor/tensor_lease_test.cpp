@@ -309,6 +309,27 @@ TEST_F(tensor_leases, are_not_more_than_a_message_may_have) {
   ASSERT_EQ(sent.payloads.size(), all.size());
   EXPECT_EQ(std::ranges::count_if(sent.payloads, [](const auto& p) { return p.place == place(0); }),
             4'096);
+  ASSERT_EQ(problems.size(), all.size());
+  EXPECT_THAT(problems.back(), HasSubstr("4096"));
+}
+
+TEST_F(tensor_leases, are_asked_for_where_the_devices_have_different_types) {
+  const memory_place other{memory_place::kind::cuda, 0};
+  const device_route route({{place(0), other}}, "a", "b");
+  int asked = 0;
+  const auto never = [&](const memory_place& here, const memory_place& there, const std::string&) {
+    EXPECT_EQ(here, place(0));
+    EXPECT_EQ(there, other);
+    ++asked;
+    return false;
+  };
+  tensor_writer writer;
+  capnp::MallocMessageBuilder message;
+  writer.add(made(1'000));
+  writer.go_by(route, never);
+  writer.build(message.initRoot<schema::TensorTable>());
+  EXPECT_EQ(writer.take_payloads().at(0).place, memory_place{});
+  EXPECT_EQ(asked, 1);
 }
 
 TEST_F(tensor_leases, are_believed_in_nothing) {
