@@ -3,6 +3,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
@@ -26,6 +28,36 @@ bool is_nobody_elses(const table_entry& of) {
          is_the_allocators(t.storage());
 }
 
+// Devices on which new memory could not be exported, and why: no more is asked for there in vain.
+class devices_without_exports {
+public:
+  // Empty: there is no reason known.
+  std::string why(const memory_place& device) {
+    const std::lock_guard lock(mutex_);
+    const auto found = why_.find(key_of(device));
+    return found == why_.end() ? "" : found->second;
+  }
+  void set(const memory_place& device, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (why.empty())
+      why_.erase(key_of(device));
+    else
+      why_[key_of(device)] = why;
+  }
+
+private:
+  using key = std::pair<memory_place::kind, int>;
+  static key key_of(const memory_place& device) { return {device.where, device.device}; }
+
+  std::mutex mutex_;
+  std::map<key, std::string> why_;
+};
+
+devices_without_exports& without_exports() {
+  static auto* const all = new devices_without_exports;
+  return *all;
+}
+
 exported_memory exported(const device_ipc& how, const c10::Device& device, const void* at) {
   auto out = how.export_memory(device.index(), at);
   if (out.handle.size() > device_ipc::most_handle)
@@ -44,6 +76,18 @@ std::optional<exported_memory> exported_where_it_lies(const device_ipc& how,
   }
 }
 
+exported_memory exported_room(const device_ipc& how, const memory_place& place,
+                              const at::Tensor& room) {
+  try {
+    auto out = exported(how, room.device(), room.const_data_ptr());
+    without_exports().set(place, "");
+    return out;
+  } catch (const error& e) {
+    without_exports().set(place, e.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 std::optional<leased_bytes> lease_bytes(const planned_storage& storage, const table_entry& of,
@@ -55,15 +99,24 @@ std::optional<leased_bytes> lease_bytes(const planned_storage& storage, const ta
     return std::nullopt;
   }
   try {
+    const auto place = place_of(device);
     const auto& from = storage.packed.defined() ? storage.packed : of.tensor;
-    if (storage.packed.defined() || is_nobody_elses(of)) {
-      if (auto where = exported_where_it_lies(*how, device, storage.data)) {
+    const bool as_it_is = storage.packed.defined() || is_nobody_elses(of);
+    const auto why_no_room = without_exports().why(place);
+    if (as_it_is || !why_no_room.empty()) {
+      auto where = exported_where_it_lies(*how, device, storage.data);
+      if (where && as_it_is) {
         copies.await(device);
         return leased_bytes{from.storage(), std::move(*where)};
       }
+      if (!where && !why_no_room.empty()) {
+        problem = why_no_room;
+        return std::nullopt;
+      }
     }
+    // If others have been exported meanwhile, this is, too, perhaps.
     const auto room = outgoing_copies::room_on(device, static_cast<std::size_t>(storage.sent));
-    auto where = exported(*how, device, room.const_data_ptr());
+    auto where = exported_room(*how, place, room);
     copies.copy(storage.data, from.storage(), room);
     return leased_bytes{room.storage(), std::move(where)};
   } catch (const error& e) {

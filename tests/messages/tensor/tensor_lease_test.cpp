@@ -301,6 +301,20 @@ TEST_F(tensor_leases, are_not_made_where_they_are_not_allowed_or_possible) {
   EXPECT_THAT(problems[1], HasSubstr("no handles today"));
 }
 
+TEST_F(tensor_leases, get_no_room_in_vain_more_than_once) {
+  const std::vector<at::Tensor> all{made(1'000), made(2'000)};
+  ipc().refuses = true;
+  write(all);
+  const auto before = sim::counted().allocations;
+  problems.clear();
+  EXPECT_EQ(write(all).payloads.at(1).place, memory_place{});
+  EXPECT_EQ(sim::counted().allocations, before);
+  EXPECT_THAT(problems.at(3), HasSubstr("no handles today"));
+  // As soon as it is no longer in vain.
+  ipc().refuses = false;
+  EXPECT_EQ(write(all).payloads.at(1).place, place(0));
+}
+
 TEST_F(tensor_leases, are_not_more_than_a_message_may_have) {
   const sim::slow fast(std::chrono::microseconds(0));
   std::vector<at::Tensor> all;
