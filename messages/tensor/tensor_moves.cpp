@@ -35,7 +35,8 @@ void order_after(const c10::Stream& waiting, const c10::Stream& before) {
   reached.block(waiting);
 }
 
-// Memory for copies on a device belongs to this stream.
+// Memory for copies on a device belongs to this stream. It is of the pool, so that others may use
+// it, too: a copy into such memory waits for what they have in hand.
 c10::Stream stream_of_rooms(const c10::Device& device) {
   static std::mutex mutex;
   static auto& known = *new std::map<std::pair<c10::DeviceType, int>, c10::Stream>;
@@ -109,8 +110,8 @@ at::Tensor outgoing_copies::to_host(const std::byte* data, std::size_t size, c10
   return out;
 }
 
-// Of one stream for each device, which does nothing else: memory that allocators keep for streams
-// of the pool, one after the other, would be as many times as much.
+// Of one stream for each device: memory that allocators keep for streams of the pool, one after the
+// other, would be as many times as much.
 at::Tensor outgoing_copies::room_on(c10::Device device, std::size_t size) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const c10::StreamGuard current(stream_of_rooms(device));
