@@ -104,8 +104,8 @@ struct counters {
 ///
 /// Threads: `address` on the thread that has made the transport, before it is used. Then `send`,
 /// `wake`, `routes`, `ways_to`, `would_lend`, `device_way`, `leases`, `count`, `idle`, `delivered`,
-/// `add_peer` and `close_peer` on any thread, at any time; `progress`, `arm` and `event_fd` on one
-/// thread at a time, which may change.
+/// `holds_leases`, `add_peer` and `close_peer` on any thread, at any time; `progress`, `arm` and
+/// `event_fd` on one thread at a time, which may change.
 class transport {
 public:
   virtual ~transport() = default;
@@ -147,6 +147,10 @@ public:
   /// True when everything that was sent has arrived, or was dropped with its peer, as far as this
   /// kind of transport can lose what is in transit.
   virtual bool delivered() const { return idle(); }
+
+  /// True while peers that are connected have yet to copy memory of devices that was leased to them
+  /// (`leases`): it ends with this process.
+  virtual bool holds_leases() const { return false; }
 
   /// Ends the connection to `peer` without a call of the sink; the peer's sink gets `on_peer_lost`.
   /// Nothing more of the peer is delivered. What was sent still goes out, for a second at most,

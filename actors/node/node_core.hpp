@@ -101,6 +101,7 @@ private:
   void add_channels();
 
   std::exception_ptr come_to_rest(std::chrono::milliseconds limit);
+  void wait_for_leases(clock::time_point deadline) const;
   std::exception_ptr report_losses() const;
   std::exception_ptr find_leaks() const;
   void close(bool together);

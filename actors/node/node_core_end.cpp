@@ -16,7 +16,6 @@ namespace troupe {
 namespace {
 
 constexpr auto leave_limit = std::chrono::seconds(5);
-// Shorter: the others may be waiting for this node to leave.
 constexpr auto delivery_limit = std::chrono::seconds(2);
 
 // The process's end waits for it; that of a forked one has nothing to wait for.
@@ -63,6 +62,17 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   std::rethrow_exception(failures.front());
 }
 
+// Others may still copy what they were leased on devices, which ends with this process. Not for
+// long: one that is busy may not have begun, and the others wait for this node.
+void node_core::wait_for_leases(clock::time_point deadline) const {
+  const auto now = clock::now();
+  auto last = now + delivery_limit;
+  if (deadline != never) last = std::min(last, now + (deadline - now) / 2);
+  completion nothing;
+  while (net_->holds_leases() && clock::now() < last)
+    engine_->wait(nothing, std::min(last, clock::now() + std::chrono::milliseconds(1)));
+}
+
 // Waits until nothing is left to be done anywhere. Returns why that could not be.
 std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
   if (!life_.is_open()) return nullptr;  // the job has ended, or this node's part in it
@@ -81,11 +91,7 @@ std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
           return r;
         },
         deadline);
-    // Others may still copy what they were leased, which ends with this process. All are there yet.
-    completion nothing;
-    const auto last = std::min(deadline, clock::now() + delivery_limit);
-    while (!net_->delivered() && clock::now() < last)
-      engine_->wait(nothing, std::min(last, clock::now() + std::chrono::milliseconds(1)));
+    wait_for_leases(deadline);  // all who copy are there yet
     termination_->leave(clock::now() + leave_limit);
   } catch (const error&) {
     return std::current_exception();
@@ -177,6 +183,7 @@ void node_core::leave(std::chrono::milliseconds limit) {
   completion nothing;
   while (busy() && clock::now() < deadline)
     engine_->wait(nothing, std::min(deadline, clock::now() + std::chrono::milliseconds(1)));
+  wait_for_leases(deadline);
   check_open();
   const bool answered = members_->leave(deadline);
   shutdown(false, {});

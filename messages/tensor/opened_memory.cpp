@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -27,6 +28,9 @@ constexpr std::chrono::seconds between_looks(2);
 
 // The driver is called without the lock of the table, since it may take long, and others use what
 // is open meanwhile.
+class opened_allocations_of_all;
+opened_allocations_of_all& all_opened();
+
 class opened_allocations_of_all {
 public:
   std::shared_ptr<const opened_memory> open(const memory_place& on,
@@ -192,8 +196,16 @@ private:
   }
 
   void start_thread() {
-    if (!started_) start_detached("troupe-opened", [this] { run(); });
-    started_ = true;
+    if (std::exchange(started_, true)) return;
+    start_detached("troupe-opened", [this] { run(); });
+    // The driver was used before, so its own handlers run after this one.
+    std::atexit([] { all_opened().end_with_process(); });
+  }
+
+  // From now on the driver may be gone.
+  void end_with_process() noexcept {
+    const std::lock_guard driver(driver_);
+    over_ = true;
   }
 
   // Closes what has not been used for long.
@@ -213,6 +225,7 @@ private:
 
   void close_surplus() noexcept {
     const std::lock_guard driver(driver_);
+    if (over_) return;
     table gone;
     {
       const std::lock_guard lock(mutex_);
@@ -234,6 +247,7 @@ private:
   table all_;
   std::uint64_t turn_ = 0;
   bool started_ = false;  // under `driver_`
+  bool over_ = false;     // the same: the process ends
 };
 
 // Never destroyed: streams may read until the process ends.

@@ -30,7 +30,8 @@ struct mapping {
   std::uint64_t number;  // of the allocation
   int times = 0;         // that it was opened
 };
-std::map<std::pair<int, std::uint64_t>, mapping> opened;  // by context and the owner's address
+// By context and the owner's address. Never destroyed: threads close until the process ends.
+auto& opened = *new std::map<std::pair<int, std::uint64_t>, mapping>;
 
 allocation* find(std::uint64_t at) {
   for (auto& one : allocations)

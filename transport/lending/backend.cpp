@@ -228,7 +228,7 @@ std::string backend::why_not_leased(const peer& to, const memory_place& here,
 // Instead of copying through host memory. Soon after the start the peer has yet to map this node's
 // memory.
 bool backend::must_lease(const peer& to) const noexcept {
-  return options_.strict && to.same_host && (to.may_lend || !to.why_not.empty());
+  return options_.strict && to.same_host && (to.may_lend || !to.why_not.empty()) && !to.opens_none;
 }
 
 tensor_way backend::device_way(rank_t rank, const memory_place& here,
@@ -271,15 +271,10 @@ void backend::opens_none(peer& from) {
       options_.rank, rank_name(from.rank));
 }
 
-// What is leased ends with its owner's process, also where it is yet to be copied: the owner waits
-// for those who copy it, as long as these are connected.
-bool backend::delivered() const {
-  if (!inner_->delivered()) return false;
+bool backend::holds_leases() const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::all_of(connections_, [](const auto& p) {
-    return p->lost || !p->lent ||
-           (p->lent->leases() == 0 && (!p->borrowed || !p->borrowed->any_leases()));
-  });
+  return std::ranges::any_of(
+      connections_, [](const auto& p) { return !p->lost && p->lent && p->lent->leases() > 0; });
 }
 
 bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,

@@ -44,7 +44,8 @@ public:
 
   void wake() override { inner_->wake(); }
   bool idle() const override { return inner_->idle(); }
-  bool delivered() const override;
+  bool delivered() const override { return inner_->delivered(); }
+  bool holds_leases() const override;
 
   void close_peer(rank_t rank, bool force) override;
 

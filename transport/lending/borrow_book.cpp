@@ -50,13 +50,10 @@ struct borrow_book::borrowed {
 
 struct borrow_book::leased final : lease_outcome {
   leased(std::shared_ptr<borrow_book> from, std::uint64_t number)
-      : book(std::move(from)), loan(number) {
-    ++book->leases_;
-  }
+      : book(std::move(from)), loan(number) {}
   ~leased() override {
     if (forked::from_nodes()) return;
     book->end_passed(loan, could_not_open ? unopened : 0);
-    --book->leases_;  // afterwards: meanwhile it is to be told of
   }
   leased(const leased&) = delete;
   leased& operator=(const leased&) = delete;

@@ -90,9 +90,6 @@ public:
   /// In use here now. The same bytes count as often as they were lent.
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
-  /// Leases of the peer, in use here or to be told of as ended.
-  bool any_leases() const noexcept { return leases_.load() > 0 || any_ended(); }
-
   bool any_ended() const noexcept { return ended_some_.load(std::memory_order_acquire); }
 
   /// The connection is over, so that nothing is told any more. What ends from now on is entered in
@@ -142,7 +139,6 @@ private:
   std::map<std::uint64_t, passed> passed_;         // by loan
   std::map<node_number, std::uint64_t> passes_;    // by owner; those that have ended too
   std::atomic<std::uint64_t> bytes_{0};            // of those
-  std::atomic<std::size_t> leases_{0};
   std::vector<note_entry> ended_;
   std::atomic<bool> ended_some_{false};
   std::function<void()> tell_;

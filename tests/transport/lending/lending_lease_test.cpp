@@ -102,7 +102,8 @@ TEST_F(ample_lease_test, comes_before_what_can_be_sent_in_a_message_of_many_payl
   EXPECT_TRUE(run([&] { return kept.expired(); }));
 }
 
-TEST_F(lease_test, is_delivered_when_it_has_ended) {
+TEST_F(lease_test, is_held_by_its_owner_until_it_has_ended) {
+  EXPECT_FALSE(a->holds_leases());
   std::weak_ptr<const void> kept;
   send(a, 1, lease(kept));
   auto came = next(b);
@@ -110,16 +111,16 @@ TEST_F(lease_test, is_delivered_when_it_has_ended) {
     a->progress();
     b->progress();
   }
-  // Neither may go: the bytes are being copied.
-  EXPECT_FALSE(a->delivered());
-  EXPECT_FALSE(b->delivered());
+  // It may not go: the bytes are being copied.
+  EXPECT_TRUE(a->holds_leases());
+  EXPECT_FALSE(b->holds_leases());
   came = {};
-  EXPECT_TRUE(run([&] { return a->delivered() && b->delivered(); }));
+  EXPECT_TRUE(run([&] { return !a->holds_leases(); }));
   EXPECT_TRUE(kept.expired());
   send(a, 1, lease(kept));
   came = next(b);
   a->close_peer(1, true);
-  EXPECT_TRUE(run([&] { return a->delivered(); })) << "it waits for one who is gone";
+  EXPECT_TRUE(run([&] { return !a->holds_leases(); })) << "it waits for one who is gone";
 }
 
 TEST_F(lease_test, is_not_made_once_the_receiver_could_not_open_one) {
