@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "troupe/messages/tensor/detached_thread.hpp"
+#include "troupe/messages/base/quiet_thread.hpp"
 
 namespace troupe::detail {
 
@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds interval(5);
 class kept_storages {
 public:
   kept_storages() {
-    start_detached("troupe-devices", [this] { run(); });
+    start_quiet_thread("troupe-devices", [this] { run(); }).detach();
   }
 
   // If it throws, `what` is left as it is.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/tensor/detached_thread.hpp"
+#include "troupe/messages/base/quiet_thread.hpp"
 #include "troupe/messages/tensor/device_ipc_registry.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 
@@ -197,7 +197,7 @@ private:
 
   void start_thread() {
     if (std::exchange(started_, true)) return;
-    start_detached("troupe-opened", [this] { run(); });
+    start_quiet_thread("troupe-opened", [this] { run(); }).detach();
     // The driver was used before, so its own handlers run after this one.
     std::atexit([] { all_opened().end_with_process(); });
   }

@@ -1,26 +1,14 @@
 #include "troupe/transport/memory/housekeeping.hpp"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <utility>
+
+#include "troupe/messages/base/quiet_thread.hpp"
 
 namespace troupe::transport {
 
 housekeeping::housekeeping(std::chrono::milliseconds interval, duties what)
     : interval_(interval), duties_(std::move(what)) {
-  // Signals are for the program's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "troupe-memory");
+  thread_ = start_quiet_thread("troupe-memory", [this] { run(); });
 }
 
 housekeeping::~housekeeping() {

@@ -12,11 +12,11 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/base/quiet_thread.hpp"
 #include "troupe/transport/regions/descriptor_channel_internal.hpp"
 #include "troupe/transport/regions/passed_descriptor.hpp"
 #include "troupe/transport/system/deadline.hpp"
 #include "troupe/transport/system/descriptors.hpp"
-#include "troupe/transport/system/quiet_thread.hpp"
 
 namespace troupe::transport {
 

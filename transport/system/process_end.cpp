@@ -19,9 +19,9 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/base/quiet_thread.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/system/per_process.hpp"
-#include "troupe/transport/system/quiet_thread.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
 
 namespace troupe::transport {

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "troupe/messages/base/quiet_thread.hpp"
 #include "troupe/messages/base/spin_pause.hpp"
-#include "troupe/transport/system/quiet_thread.hpp"
 
 namespace troupe::transport::tcp {
 

@@ -81,6 +81,23 @@ protected:
     return at::full({size}, value, at::TensorOptions(sim::device(0)));
   }
 
+  // How many copies aside were made of a tensor that the table alone refers to.
+  static std::uint64_t copies_to_lease(at::Tensor&& t, bool given) {
+    const device_route route({{place(0), place(1)}}, "a", "b");
+    const auto always = [](const memory_place&, const memory_place&, const std::string&) {
+      return true;
+    };
+    const auto before = sim::counted();
+    tensor_writer writer;
+    capnp::MallocMessageBuilder message;
+    writer.add(std::as_const(t), given);
+    t.reset();
+    writer.go_by(route, always);
+    writer.build(message.initRoot<schema::TensorTable>());
+    writer.take_payloads();
+    return sim::counted().copies_on_device - before.copies_on_device;
+  }
+
   template <class Done>
   static bool soon(Done done) {
     for (int i = 0; i < 4'000 && !done(); ++i)
@@ -246,45 +263,20 @@ TEST_F(tensor_leases, say_so_where_their_memory_cannot_be_opened) {
 }
 
 TEST_F(tensor_leases, are_of_the_tensors_own_memory_if_nobody_else_has_it) {
-  const device_route route({{place(0), place(1)}}, "a", "b");
-  const auto always = [](const memory_place&, const memory_place&, const std::string&) {
-    return true;
-  };
-  for (const bool given : {true, false}) {
-    auto t = made(1'000);
-    const auto before = sim::counted();
-    tensor_writer writer;
-    capnp::MallocMessageBuilder message;
-    writer.add(std::as_const(t), given);
-    t.reset();
-    writer.go_by(route, always);
-    writer.build(message.initRoot<schema::TensorTable>());
-    writer.take_payloads();
-    // The table's reference came beside the caller's.
-    EXPECT_EQ(sim::counted().copies_on_device, before.copies_on_device + (given ? 0 : 1));
-  }
+  EXPECT_EQ(copies_to_lease(made(1'000), true), 0u);
+  // The table's reference came beside the caller's.
+  EXPECT_EQ(copies_to_lease(made(1'000), false), 1u);
 }
 
 // Whoever owns it may write to it, although nobody else refers to the storage.
 TEST_F(tensor_leases, are_copies_of_memory_that_is_not_the_allocators) {
-  const device_route route({{place(0), place(1)}}, "a", "b");
-  const auto always = [](const memory_place&, const memory_place&, const std::string&) {
-    return true;
-  };
   const auto owner = made(1'000);
-  auto t = at::for_blob(owner.mutable_data_ptr(), {1'000})
-               .options(owner.options())
-               .target_device(sim::device(0))
-               .make_tensor();
-  const auto before = sim::counted();
-  tensor_writer writer;
-  capnp::MallocMessageBuilder message;
-  writer.add(std::as_const(t), true);
-  t.reset();
-  writer.go_by(route, always);
-  writer.build(message.initRoot<schema::TensorTable>());
-  writer.take_payloads();
-  EXPECT_EQ(sim::counted().copies_on_device, before.copies_on_device + 1);
+  EXPECT_EQ(copies_to_lease(at::for_blob(owner.mutable_data_ptr(), {1'000})
+                                .options(owner.options())
+                                .target_device(sim::device(0))
+                                .make_tensor(),
+                            true),
+            1u);
 }
 
 TEST_F(tensor_leases, are_not_made_where_they_are_not_allowed_or_possible) {

@@ -1,14 +1,12 @@
 #include "troupe/transport/store/tcp/tcp_store_server.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/base/quiet_thread.hpp"
 #include "troupe/transport/store/tcp/tcp_store_server_internal.hpp"
 
 namespace troupe::transport {
@@ -22,21 +20,6 @@ constexpr int max_accepts_at_once = 64;
 // leaves before.
 constexpr std::chrono::milliseconds accept_pause{500};
 
-class all_signals_blocked {
-public:
-  all_signals_blocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~all_signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  all_signals_blocked(const all_signals_blocked&) = delete;
-  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
-
-private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const limits& l,
@@ -49,11 +32,7 @@ tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const
   for (auto& one : contents) waiters_.put(one.first, std::move(one.second));
   random_bytes(number_);
   poller_.add(listener_.get(), listener_id, EPOLLIN);
-  {
-    const all_signals_blocked blocked;  // signals are handled by the main thread
-    thread_ = std::thread([this] { run(); });
-  }
-  pthread_setname_np(thread_.native_handle(), "troupe-store");
+  thread_ = start_quiet_thread("troupe-store", [this] { run(); });
 }
 
 tcp_store_server::impl::~impl() {

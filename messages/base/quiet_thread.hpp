@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace troupe::transport {
+namespace troupe {
 
 /// A thread that handles none of the program's signals. `name`: 15 characters at most. Throws
 /// std::system_error.
@@ -27,4 +27,4 @@ std::thread start_quiet_thread(const char* name, F&& body) {
   return out;
 }
 
-}  // namespace troupe::transport
+}  // namespace troupe
