@@ -1,11 +1,7 @@
 #include "troupe/messages/tensor/tensor_writer.hpp"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/QuantizerBase.h>
-#include <ATen/quantized/Quantizer.h>
-#include <c10/core/TensorImpl.h>
+#include <c10/core/StorageImpl.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -13,8 +9,8 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
+#include "troupe/messages/tensor/tensor_entries_internal.hpp"
 #include "troupe/messages/tensor/tensor_entry_internal.hpp"
-#include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_lease_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 #include "troupe/messages/tensor/tensor_plan_internal.hpp"
@@ -23,30 +19,6 @@
 namespace troupe {
 
 namespace {
-
-using detail::table_entry;
-
-// What a tensor may be for its bytes to mean the same elsewhere. Anything else (a subclass, a
-// batched or nested tensor, a tracer's) keeps state that the table has no place for.
-constexpr c10::DispatchKeySet allowed =
-    c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Sparse,
-                         c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
-                         c10::DispatchKey::AutogradFunctionality, c10::DispatchKey::ADInplaceOrView,
-                         c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
-                         c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA,
-                         c10::DispatchKey::AutocastXPU, c10::DispatchKey::AutocastHPU,
-                         c10::DispatchKey::AutocastIPU, c10::DispatchKey::AutocastMTIA,
-                         c10::DispatchKey::AutocastMPS, c10::DispatchKey::AutocastPrivateUse1,
-                         c10::DispatchKey::Named}) |
-    c10::DispatchKeySet(c10::BackendComponent::CPUBit) |
-    c10::DispatchKeySet(c10::BackendComponent::CUDABit) |
-    c10::DispatchKeySet(c10::BackendComponent::HIPBit) |
-    c10::DispatchKeySet(c10::BackendComponent::XPUBit) |
-    c10::DispatchKeySet(c10::BackendComponent::HPUBit) |
-    c10::DispatchKeySet(c10::BackendComponent::IPUBit) |
-    c10::DispatchKeySet(c10::BackendComponent::MTIABit) |
-    c10::DispatchKeySet(c10::BackendComponent::MPSBit) |
-    c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit);
 
 // In one message: transports say a word about each.
 constexpr std::size_t most_leases = 4'096;
@@ -77,20 +49,11 @@ std::shared_ptr<std::byte> take_storage(const outgoing_payload& payload) {
   return copy_on_write::take(*storage);
 }
 
-bool is_only_user(const at::Tensor& t) {
-  return t.defined() && t.use_count() == 1 && t.has_storage() && t.storage().use_count() == 1;
-}
-
-void check_quantizer(const at::Tensor& t, double scale, double zero_point) {
-  if (!detail::quantizer_fits(detail::type_of(t), scale, zero_point))
-    detail::refuse_tensor(t, "its scale or zero point is out of range");
-}
-
 }  // namespace
 
 struct tensor_writer::state {
-  detail::entry_list entries;
-  detail::range_list ranges;
+  detail::tensor_entries added;
+  detail::entry_list& entries = added.entries;
   detail::storage_list storages;
   std::vector<outgoing_payload> payloads;
   std::size_t inline_bytes = 0;
@@ -100,11 +63,6 @@ struct tensor_writer::state {
   std::size_t leases = 0;
   detail::outgoing_copies copies;
 
-  std::uint32_t add(const at::Tensor& t, bool part, bool given = false);
-  void add_strided(table_entry& entry, std::uint32_t index);
-  void add_sparse_parts(table_entry& entry);
-  void add_quantizer_parts(table_entry& entry);
-  std::uint32_t add_part(at::Tensor part);
   void plan(const inline_limits& limits);
   bool travels_inline(const detail::planned_storage& s, const inline_limits& limits,
                       std::size_t used) const;
@@ -115,116 +73,6 @@ struct tensor_writer::state {
   void finish_copies();
 };
 
-std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part, bool given) {
-  if (planned) throw internal_error("A tensor was added to a table that is already laid out.");
-  table_entry entry;
-  entry.given = given && is_only_user(t);  // before the entry refers to it too
-  entry.tensor = t;
-  entry.part = part;
-  bool strided = false;
-  if (t.defined()) {
-    const auto* impl = t.unsafeGetTensorImpl();
-    if ((impl->key_set().raw_repr() & ~allowed.raw_repr()) != 0)
-      detail::refuse_tensor(
-          t,
-          "only plain tensors in memory of the host or of an accelerator can; send a "
-          "plain copy");
-    if (impl->has_symbolic_sizes_strides()) detail::refuse_tensor(t, "its sizes are symbolic");
-    if (impl->has_named_tensor_meta())
-      detail::refuse_tensor(t, "its dimensions have names; send rename(nullopt)");
-    if (static_cast<std::size_t>(t.dim()) > detail::max_dimensions)
-      detail::refuse_tensor(t, "it has more than 64 dimensions");
-    if (detail::element_size(detail::type_of(t)) == 0)
-      detail::refuse_tensor(t, "its dtype has no bytes");
-    strided = t.layout() == c10::kStrided;
-    if (!strided) add_sparse_parts(entry);
-    if (t.is_quantized()) add_quantizer_parts(entry);
-  }
-  if (entries.size() >= detail::max_tensors)
-    throw encode_error("A message can hold 262,144 tensors, and this one has more: split it.");
-  const auto index = static_cast<std::uint32_t>(entries.size());
-  if (strided) add_strided(entry, index);
-  entries.push_back(std::move(entry));
-  return index;
-}
-
-void tensor_writer::state::add_strided(table_entry& entry, std::uint32_t index) {
-  const auto& t = entry.tensor;
-  const auto item = static_cast<std::int64_t>(t.itemsize());
-  const auto count = detail::element_count(t.sizes(), t.itemsize());
-  const auto extent = detail::element_extent(t.sizes(), t.strides(), t.itemsize());
-  if (!count || !extent) detail::refuse_tensor(t, "its sizes or strides are out of range");
-  if (*count == 0) return;
-  const auto* storage = t.storage().unsafeGetStorageImpl();
-  detail::byte_range range;
-  range.storage = storage;
-  range.entry = index;
-  range.begin = t.storage_offset() * item;
-  range.end = range.begin + *extent * item;
-  range.bytes = *extent * item;
-  if (*count < *extent) {
-    range.bytes = *count * item;
-    const auto strides = t.strides();
-    if (std::find(strides.begin(), strides.end(), 0) != strides.end())
-      range.bytes =
-          *detail::element_count(detail::distinct_sizes(t.sizes(), strides), t.itemsize()) * item;
-  }
-  if (!storage->data()) detail::refuse_tensor(t, "its storage has no memory");
-  if (range.end > static_cast<std::int64_t>(storage->nbytes()))
-    detail::refuse_tensor(t, "it reaches beyond its storage, which was resized");
-  ranges.push_back(range);
-}
-
-void tensor_writer::state::add_sparse_parts(table_entry& entry) {
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const auto& t = entry.tensor;
-  switch (detail::layout_of(t)) {
-    case schema::TensorLayout::SPARSE_COO:
-      entry.parts[entry.part_count++] = add_part(t._indices());
-      entry.parts[entry.part_count++] = add_part(t._values());
-      return;
-    case schema::TensorLayout::SPARSE_CSR:
-    case schema::TensorLayout::SPARSE_BSR:
-      entry.parts[entry.part_count++] = add_part(t.crow_indices());
-      entry.parts[entry.part_count++] = add_part(t.col_indices());
-      break;
-    default:
-      entry.parts[entry.part_count++] = add_part(t.ccol_indices());
-      entry.parts[entry.part_count++] = add_part(t.row_indices());
-  }
-  entry.parts[entry.part_count++] = add_part(t.values());
-}
-
-void tensor_writer::state::add_quantizer_parts(table_entry& entry) {
-  const auto& t = entry.tensor;
-  switch (t.qscheme()) {
-    case c10::kPerTensorAffine:
-      check_quantizer(t, detail::per_tensor(t).scale(),
-                      static_cast<double>(detail::per_tensor(t).zero_point()));
-      return;
-    case c10::kPerChannelAffine:
-    case c10::kPerChannelAffineFloatQParams:
-      if (t.device().is_cpu()) {
-        at::AutoDispatchBelowADInplaceOrView no_autograd;
-        const auto scales = detail::per_channel(t).scales().to(c10::kDouble).contiguous();
-        const auto zeros = detail::per_channel(t).zero_points().to(c10::kDouble).contiguous();
-        for (std::int64_t i = 0; i < scales.numel(); ++i)
-          check_quantizer(t, scales.const_data_ptr<double>()[i], zeros.const_data_ptr<double>()[i]);
-      }
-      entry.parts[entry.part_count++] = add_part(detail::per_channel(t).scales());
-      entry.parts[entry.part_count++] = add_part(detail::per_channel(t).zero_points());
-      return;
-    default: detail::refuse_tensor(t, "its quantisation is neither per tensor nor per channel");
-  }
-}
-
-std::uint32_t tensor_writer::state::add_part(at::Tensor part) {
-  // The receiver walks through parts: it demands that all their elements are really there.
-  const auto extent = detail::element_extent(part.sizes(), part.strides(), part.itemsize());
-  if (extent && *extent < part.numel()) part = part.contiguous();
-  return add(part, true);
-}
-
 bool tensor_writer::state::travels_inline(const detail::planned_storage& s,
                                           const inline_limits& limits, std::size_t used) const {
   const auto size = static_cast<std::size_t>(s.sent);
@@ -234,7 +82,7 @@ bool tensor_writer::state::travels_inline(const detail::planned_storage& s,
 
 void tensor_writer::state::plan(const inline_limits& limits) {
   if (planned) return;
-  if (!ranges.empty()) detail::plan_storages(entries, ranges, storages);
+  if (!added.ranges.empty()) detail::plan_storages(entries, added.ranges, storages);
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
     auto& entry = entries[i];
     if (!entry.tensor.defined() || entry.tensor.layout() != c10::kStrided) continue;
@@ -356,7 +204,9 @@ tensor_writer::state& tensor_writer::made() {
 }
 
 std::uint32_t tensor_writer::add(const at::Tensor& tensor, bool given) {
-  return made().add(tensor, false, given);
+  auto& s = made();
+  if (s.planned) throw internal_error("A tensor was added to a table that is already laid out.");
+  return s.added.add(tensor, given);
 }
 
 void tensor_writer::set_route(const device_route& route,
@@ -420,8 +270,7 @@ std::vector<outgoing_payload> tensor_writer::take_payloads() {
 
 void tensor_writer::clear() noexcept {
   if (!state_) return;
-  state_->entries.clear();
-  state_->ranges.clear();
+  state_->added.clear();
   state_->storages.clear();
   state_->payloads.clear();
   state_->inline_bytes = 0;
