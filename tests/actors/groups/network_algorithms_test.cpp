@@ -1,4 +1,4 @@
-// Collectives by messages by every algorithm, and through hosts, beside the reference.
+// Collectives by messages by every algorithm, beside the reference.
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -10,24 +10,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <thread>
 #include <tuple>
 
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
-#include "troupe/actors/groups/network/agreed_ways.hpp"
-#include "troupe/actors/groups/network/entry.hpp"
-#include "troupe/messages/codec/encoder.hpp"
+#include "tests/actors/groups/network_groups.hpp"
 
 namespace troupe::test {
 namespace {
-
-group_options ruled(const std::string& backend, const std::string& rules) {
-  return {.timeout = std::chrono::seconds(60),
-          .backend = "cpu:" + backend,
-          .backend_options = {{"collectives", rules}}};
-}
 
 // Small pieces, so that there are many, and an odd number of elements. Sums of what `values_of` has
 // are exact in any order.
@@ -227,63 +218,7 @@ TEST(network_algorithms, exchange_parts_that_differ) {
   });
 }
 
-TEST(network_algorithms, that_differ_between_ranks_are_errors) {
-  const auto x = at::ones({10'000});
-  groups::operation what;
-  what.kind = groups::operation_kind::broadcast;
-  what.dtype = at::kFloat;
-  what.outputs = std::span(&x, 1);
-  std::vector<groups::network::entry> entries(3, groups::network::entry_of(what, 3));
-  const groups::operation_place here{"pair", 0, what.kind, 1};
-  EXPECT_NO_THROW(check_entries(here, entries));
-  entries[0].way = "chain in 3 pieces";
-  entries[1].way = entries[0].way;
-  entries[2] = groups::network::read_entry(write_entry(entries[2]).bytes());
-  const auto text = thrown_text<collective_mismatch>([&] { check_entries(here, entries); });
-  EXPECT_NE(text.find("rank 0 goes by chain in 3 pieces, rank 2 by direct"), std::string::npos)
-      << text;
-}
-
 // Of a rank that neither measures nor is measured.
-TEST(network_algorithms, refuse_figures_that_no_link_has) {
-  struct fake final : groups::member_exchange {
-    std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte>) override {
-      std::vector<std::vector<std::byte>> out;
-      if (asked++ > 0) {
-        const double both[] = {alpha, beta};
-        const auto bytes = std::as_bytes(std::span(both));
-        out.assign(3, {bytes.begin(), bytes.end()});
-        return out;
-      }
-      for (const auto* host : {"a", "b", "c"}) {
-        encoder one(nullptr, nullptr);
-        one.put(std::string(host));
-        one.put(std::string());
-        one.put(false);
-        const std::span<const std::byte> bytes = one.bytes();
-        out.emplace_back(bytes.begin(), bytes.end());
-      }
-      return out;
-    }
-    double alpha = 0, beta = 0;
-    int asked = 0;
-  };
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double infinity = std::numeric_limits<double>::infinity();
-  for (const auto& [alpha, beta] : std::vector<std::pair<double, double>>{
-           {nan, 1e-9}, {1e-6, nan}, {infinity, 1e-9}, {1e-6, 0}, {-1e-6, 1e-9}}) {
-    fake exchange;
-    exchange.alpha = alpha;
-    exchange.beta = beta;
-    groups::backend_request request;
-    request.rank = 2;
-    request.members.resize(3);
-    request.timeout = std::chrono::seconds(1);
-    request.exchange = &exchange;
-    EXPECT_THROW(groups::network::agree_on_places(request), decode_error) << alpha << " " << beta;
-  }
-}
-
 TEST(network_algorithms, enter_by_brucks) {
   for (const int size : {2, 3, 6}) {
     local_group all(size, ruled("network", "network.entry=2"));
@@ -298,30 +233,7 @@ TEST(network_algorithms, enter_by_brucks) {
   }
 }
 
-TEST(network_algorithms, disagreements_that_others_pass_on_are_errors_on_all_ranks) {
-  auto nodes = local_nodes(rank_names(3));
-  on_each(nodes, [&](const node& one, int rank) {
-    check_disagreements(
-        [&] {
-          return one.world().new_group({0, 1, 2}, ruled("network", "network.entry=2"));
-        },
-        rank);
-  });
-}
-
 // Whoever waits for an entry that another one passes on names the rank that is missing.
-TEST(network_algorithms, name_who_does_not_enter) {
-  auto options = ruled("network", "network.entry=2");
-  options.timeout = std::chrono::milliseconds(1500);
-  local_group all(5, options);
-  all.run([](const process_group& group, int rank) {
-    all_reduce(group, at::ones({3}));
-    if (rank == 3) return std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    const auto text = thrown_text<error>([&] { all_reduce(group, at::ones({3})); });
-    EXPECT_NE(text.find("rank 3 is missing"), std::string::npos) << text;
-  });
-}
-
 // What a failed rank does with its tensor afterwards reaches nobody whose collective succeeds.
 TEST(network_algorithms, what_was_lent_arrives_as_it_was) {
   constexpr std::int64_t bytes = 96 << 20;
@@ -361,73 +273,6 @@ TEST(network_algorithms, what_was_lent_arrives_as_it_was) {
     shut_down(nodes);
   }
 }
-
-TEST(network_algorithms, wrong_rules_are_refused) {
-  for (const auto* rules :
-       {"network.all_reduce:tree>=0", "network.gather:ring>=0", "network.all_reduce:ring",
-        "network.rate=0", "network.speed=1", "network.piece=100", "network.alpha=fast"}) {
-    EXPECT_THROW(
-        {
-          auto nodes = local_nodes(rank_names(2));
-          on_each(nodes, [&](const node& one, int) {
-            all_reduce(one.world().new_group({0, 1}, ruled("network", rules)), at::ones({3}));
-          });
-        },
-        error)
-        << rules;
-  }
-}
-
-class hosts_collectives : public testing::TestWithParam<std::pair<int, int>> {};
-
-// All that goes through hosts, with many stripes; in the order of the ranks, so bits are compared.
-TEST_P(hosts_collectives, give_the_same_bits) {
-  const auto [size, hosts] = GetParam();
-  local_group all(size,
-                  ruled("hosts", "network.piece=16384,network.hosts=" + std::to_string(hosts)));
-  all.run([](const process_group& group, int) {
-    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kInt})
-      for (const auto op : {reduce_op::sum, reduce_op::min, reduce_op::avg})
-        check_reductions(group, dtype, op, 70'001);
-    check_reductions(group, at::kDouble, reduce_op::premul_sum, 40'001);
-    check_reductions(group, at::kInt, reduce_op::bxor, 20'001);
-    check_broadcast(group, at::kFloat, 70'001);
-    check_gathers(group, at::kFloat, 70'001);
-    check_coalesced(group);
-    check_in_place(group);
-  });
-}
-
-// Numbers whose sum depends on the order.
-TEST_P(hosts_collectives, combine_in_the_order_of_the_ranks) {
-  const auto [size, hosts] = GetParam();
-  const auto rules = "network.piece=16384,network.hosts=" + std::to_string(hosts);
-  std::vector<at::Tensor> inputs;
-  for (int rank = 0; rank < size; ++rank) {
-    auto x = at::empty({50'000});
-    auto* values = x.mutable_data_ptr<float>();
-    for (int i = 0; i < 50'000; ++i)
-      values[i] = 1.0F / static_cast<float>(1 + (i * 7919 + rank * 104'729) % 10'007);
-    inputs.push_back(x);
-  }
-  for (const auto op : {reduce_op::sum, reduce_op::product, reduce_op::avg}) {
-    std::vector<at::Tensor> results(inputs.size()), expected(inputs.size());
-    local_group by_hosts(size, ruled("hosts", rules)), by_messages(size, ruled("network", ""));
-    by_hosts.run([&](const process_group& group, int rank) {
-      results[static_cast<std::size_t>(rank)] = inputs[static_cast<std::size_t>(rank)].clone();
-      all_reduce(group, results[static_cast<std::size_t>(rank)], op);
-    });
-    by_messages.run([&](const process_group& group, int rank) {
-      expected[static_cast<std::size_t>(rank)] = inputs[static_cast<std::size_t>(rank)].clone();
-      all_reduce(group, expected[static_cast<std::size_t>(rank)], op);
-    });
-    for (std::size_t rank = 0; rank < results.size(); ++rank)
-      EXPECT_TRUE(same_bits(results[rank], expected[0])) << rank;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(grids, hosts_collectives,
-                         testing::Values(std::pair(4, 2), std::pair(6, 3), std::pair(6, 2)));
 
 }  // namespace
 }  // namespace troupe::test
