@@ -90,7 +90,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   p->process = where.process;
   p->why_not = apart(process_, where.process);
   p->near = p->why_not.empty();
-  p->devices = std::move(where.devices);
+  p->devices.set(std::move(where.devices));
   p->same_host = process_.host == where.process.host;
   if (p->near) {
     p->lent = std::make_shared<loan_book>(options_.most_lent);
@@ -222,7 +222,7 @@ std::string backend::why_not_leased(const peer& to, const memory_place& here,
   if (!to.may_lend) return why_not_lent(to);
   if (to.opens_none) return "the node could not open such memory";
   if (is_here(to)) return "it is a node of this process, which cannot open its own memory";
-  return why_not_opened(here, there, to.devices);
+  return to.devices.why_not(here, there);
 }
 
 // Instead of copying through host memory. Soon after the start the peer has yet to map this node's

@@ -32,19 +32,26 @@ std::vector<named_device> devices_that_open() {
   return out;
 }
 
-std::string why_not_opened(const memory_place& here, const memory_place& there,
-                           const std::vector<named_device>& devices) {
+std::string reached_devices::why_not(const memory_place& here, const memory_place& there) const {
   if (here.where != there.where) return "the two devices have different types";
+  const auto found =
+      std::ranges::find_if(devices_, [&](const auto& d) { return d.place == there; });
+  if (found == devices_.end())
+    return "the other process does not open memory on " + to_string(there);
+  // Types do not matter: `there` has the one of `here`.
+  const auto index = found - devices_.begin();
+  const auto bit = here.device >= 0 && here.device < most_known && index < most_known
+                       ? std::uint64_t{1} << (here.device * most_known + index)
+                       : 0;
+  if ((known_.load(std::memory_order_relaxed) & bit) != 0) return "";
   const auto how = find_device_ipc(here.where);
   if (!how)
     return "this process does not know how others open memory of devices of the type " +
            c10::DeviceTypeName(static_cast<c10::DeviceType>(here.where), true);
-  const auto found =
-      std::ranges::find_if(devices, [&](const auto& one) { return one.place == there; });
-  if (found == devices.end())
-    return "the other process does not open memory on " + to_string(there);
   try {
-    return how->why_not_reached(here.device, found->identity);
+    auto why = how->why_not_reached(here.device, found->identity);
+    if (why.empty()) known_.fetch_or(bit, std::memory_order_relaxed);
+    return why;
   } catch (const transport_error& e) {
     return e.fault().text;
   }

@@ -32,9 +32,9 @@ struct peer {
   process_identity process;
   /// Both ends can share memory, so that every message has a note.
   bool near = false;
-  std::string why_not;                ///< why no memory is lent to it, or by it, if so
-  bool same_host = false;             ///< also if the two cannot share memory
-  std::vector<named_device> devices;  ///< that can open memory of other processes
+  std::string why_not;      ///< why no memory is lent to it, or by it, if so
+  bool same_host = false;   ///< also if the two cannot share memory
+  reached_devices devices;  ///< that can open memory of other processes
 
   std::shared_ptr<loan_book> lent;
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here
