@@ -59,7 +59,7 @@ private:
                        std::byte* to) const;
   template <class From, class To>
   void exchange(const From& bytes_for, const To& place_of, bool same_for_all = false,
-                bool with_entry = true);
+                bool with_entry = true, int collector = -1);
   void all_gather();
   void all_gather_into_tensor();
   schedules::algorithm way_of_gather(const at::Tensor& input) const;

@@ -59,12 +59,13 @@ std::span<const std::byte> collective::checked(std::span<const std::byte> bytes,
 
 template <class From, class To>
 void collective::exchange(const From& bytes_for, const To& place_of, bool same_for_all,
-                          bool with_entry) {
+                          bool with_entry, int collector) {
   exchange_pairwise(run_, {.element = element_,
                            .piece = ways_.piece,
                            .window = ways_.window,
                            .same_for_all = same_for_all,
                            .most_with_entry = most_with_entry,
+                           .collector = collector,
                            .with_entry = with_entry,
                            .bytes_for = bytes_for,
                            .place_of = place_of});
@@ -108,7 +109,8 @@ void collective::gather() {
   exchange([&](int to) { return to == what_.root ? all_of(what_.inputs[0]) : nothing; },
            [&](int from) {
              return me_ == what_.root ? place_in(what_.outputs[nth(from)]) : std::span<std::byte>();
-           });
+           },
+           false, true, what_.root);
 }
 
 void collective::scatter() {

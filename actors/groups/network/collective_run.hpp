@@ -21,8 +21,9 @@ enum class lane : std::uint32_t {
   results,   ///< of data that were combined
   receipts,  ///< of bytes that were lent
   presence,  ///< of ranks that have entered, when some wait for long
+  grants,    ///< for more, of a rank that only receives
 };
-inline constexpr std::size_t lanes = 5;
+inline constexpr std::size_t lanes = 6;
 
 /// One collective under way on one rank: its entry, and its packets. One thread.
 class collective_run {
@@ -71,6 +72,10 @@ public:
   /// Tells `to` that what it has lent has arrived, and waits until `from` says so.
   void send_receipt(int to) { send(lane::receipts, to, std::span<const std::byte>()); }
   void await_receipt(int from) { receive(lane::receipts, from, 0); }
+
+  /// Lets `to` send one piece more, and waits until `from` does.
+  void send_grant(int to) { send(lane::grants, to, std::span<const std::byte>()); }
+  void await_grant(int from) { receive(lane::grants, from, 0); }
 
   /// Until `over` says so, while the network goes on. False: not within `most`.
   bool wait_until(function_ref<bool()> over, std::chrono::milliseconds most) const;

@@ -11,6 +11,8 @@
 #include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/network/tensor_bytes.hpp"
 #include "troupe/actors/groups/reduction/reduction.hpp"
+#include "troupe/actors/groups/schedules/broadcasts.hpp"
+#include "troupe/actors/groups/schedules/host_chains.hpp"
 
 namespace troupe::groups::network {
 
@@ -25,13 +27,13 @@ at::Tensor elements_of(const at::Tensor& of, std::size_t begin, std::size_t end)
 
 }  // namespace
 
-std::size_t hosts_run::stripes(std::size_t elements) const {
-  return (elements * element_ + stripe_ - 1) / stripe_;
+int hosts_run::stripes(const at::Tensor& all) const {
+  return static_cast<int>((all.nbytes() + stripe_ - 1) / stripe_);
 }
 
 at::Tensor hosts_run::stripe_of(const at::Tensor& all, std::size_t i) const {
   const auto count = static_cast<std::size_t>(all.numel());
-  const auto n = stripes(count);
+  const auto n = nth(stripes(all));
   return elements_of(all, count * i / n, count * (i + 1) / n);
 }
 
@@ -113,39 +115,47 @@ at::Tensor hosts_run::combine_stripe(const at::Tensor& stripe) {
   return result;
 }
 
+// A slice of this rank that has come: it is passed on first, and then the ranks of the host get it.
+void hosts_run::spread(arrived_slice& one, const at::Tensor& all) {
+  if (one.of_host.defined())
+    on_host(operation_kind::all_gather, std::span(&one.of_host, 1),
+            slices_of(stripe_of(all, one.stripe)));
+  one.of_host.reset();
+}
+
+at::Tensor hosts_run::empty_slice(const at::Tensor& all, std::size_t stripe) const {
+  return at::empty_like(slices_of(stripe_of(all, stripe))[nth(grid_.place)]);
+}
+
 // Hosts combine one after the other, a stripe each, and the result comes back the same way.
 void hosts_run::all_reduce() {
   const joined_bytes joined(what_.outputs);
   const auto all = in_a_row(joined.whole());
   run_.enter({});
-  const bool first = grid_.host == 0, last = grid_.host + 1 == grid_.hosts;
-  const auto n = stripes(static_cast<std::size_t>(all.numel()));
-  const auto before = grid_.rank_at(grid_.host - 1, grid_.place);
-  const auto after = grid_.rank_at(grid_.host + 1, grid_.place);
-  const auto spread = [&](const at::Tensor& mine, std::size_t i) {
-    on_host(operation_kind::all_gather, std::span(&mine, 1), slices_of(stripe_of(all, i)));
-  };
-  const auto take_result = [&](std::size_t i) {
-    const auto mine = at::empty_like(slices_of(stripe_of(all, i))[nth(grid_.place)]);
-    const auto got = run_.receive(lane::results, after, mine.nbytes());
-    if (!first) run_.send(lane::results, before, got);
-    copy_to(memory_of(mine), got.bytes());
-    spread(mine, i);
-  };
-  // So many are under way between this host and the last one.
-  const auto ahead = 2 * nth(grid_.hosts - grid_.host);
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto mine = combine_stripe(stripe_of(all, i));
-    const packet content(bytes_of(mine));
-    if (!last) {
-      run_.send(lane::data, after, content);
-      if (i >= ahead) take_result(i - ahead);
+  const auto plan = schedules::chain_all_reduce(grid_.host, grid_.hosts, stripes(all));
+  const bool last = grid_.host + 1 == grid_.hosts;
+  arrived_slice arrived;
+  for (const auto& step : plan.steps) {
+    if (step.to > grid_.host && grid_.host == 0)
+      arrived.content = packet(bytes_of(combine_stripe(stripe_of(all, nth(step.sent.first)))));
+    if (step.to != schedules::nobody)
+      run_.send(step.to > grid_.host ? lane::data : lane::results,
+                grid_.rank_at(step.to, grid_.place), arrived.content);
+    spread(arrived, all);
+    if (step.from == schedules::nobody) continue;
+    arrived.stripe = nth(step.received.first);
+    if (step.combines) {
+      const auto mine = combine_stripe(stripe_of(all, arrived.stripe));
+      arrived.content = packet(bytes_of(mine));
+      if (last) arrived.of_host = mine;
       continue;
     }
-    if (!first) run_.send(lane::results, before, content);
-    spread(mine, i);
+    arrived.of_host = empty_slice(all, arrived.stripe);
+    arrived.content = run_.receive(lane::results, grid_.rank_at(step.from, grid_.place),
+                                   arrived.of_host.nbytes());
+    copy_to(memory_of(arrived.of_host), arrived.content.bytes());
   }
-  for (std::size_t i = n - std::min(n, ahead); i < n && !last; ++i) take_result(i);
+  spread(arrived, all);
   joined.put_back();
 }
 
@@ -155,26 +165,25 @@ void hosts_run::broadcast() {
   const auto all = in_a_row(joined.whole());
   run_.enter({});
   const int of_root = what_.root / grid_.each;
-  const int number = (grid_.host - of_root + grid_.hosts) % grid_.hosts;
-  const bool last = number + 1 == grid_.hosts;
-  const auto before = grid_.rank_at((grid_.host + grid_.hosts - 1) % grid_.hosts, grid_.place);
-  const auto after = grid_.rank_at((grid_.host + 1) % grid_.hosts, grid_.place);
-  const auto n = stripes(static_cast<std::size_t>(all.numel()));
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto stripe = stripe_of(all, i);
-    const auto slices = slices_of(stripe);
-    const auto& slice = slices[nth(grid_.place)];
-    if (number == 0) {
+  const auto plan = schedules::chain_broadcast(grid_.host, grid_.hosts, of_root, stripes(all));
+  arrived_slice arrived;
+  for (const auto& step : plan.steps) {
+    if (grid_.host == of_root) {
+      const auto stripe = stripe_of(all, nth(step.sent.first));
       on_host(operation_kind::broadcast, {}, std::span(&stripe, 1), what_.root % grid_.each);
-      run_.send(lane::data, after, packet(bytes_of(slice)));
-      continue;
+      arrived.content = packet(bytes_of(slices_of(stripe)[nth(grid_.place)]));
     }
-    const auto got = run_.receive(lane::data, before, slice.nbytes());
-    if (!last) run_.send(lane::data, after, got);
-    const auto mine = at::empty_like(slice);
-    copy_to(memory_of(mine), got.bytes());
-    on_host(operation_kind::all_gather, std::span(&mine, 1), slices);
+    if (step.to != schedules::nobody)
+      run_.send(lane::data, grid_.rank_at(step.to, grid_.place), arrived.content);
+    spread(arrived, all);
+    if (step.from == schedules::nobody) continue;
+    arrived.stripe = nth(step.received.first);
+    arrived.of_host = empty_slice(all, arrived.stripe);
+    arrived.content =
+        run_.receive(lane::data, grid_.rank_at(step.from, grid_.place), arrived.of_host.nbytes());
+    copy_to(memory_of(arrived.of_host), arrived.content.bytes());
   }
+  spread(arrived, all);
   joined.put_back();
 }
 
@@ -187,34 +196,36 @@ void hosts_run::all_gather() {
     return elements_of(all, nth(rank) * count, nth(rank + 1) * count);
   };
   run_.enter({});
-  const auto n = stripes(count);
-  const auto send = [&](std::size_t i) {
-    const packet content(bytes_of(stripe_of(mine, i)));
-    for (int d = 1; d < grid_.hosts; ++d)
-      run_.send(lane::data, grid_.rank_at((grid_.host + d) % grid_.hosts, grid_.place), content);
-  };
-  // So many stripes leave before the first of the others has come, and then one for each.
-  constexpr std::size_t ahead = 2;
-  const auto spread = [&](int host, const at::Tensor& own, std::size_t i) {
+  const int n = stripes(mine);
+  const auto spread_on_host = [&](int host, const at::Tensor& own, int i) {
     std::vector<at::Tensor> places;
     for (int j = 0; j < grid_.each; ++j)
-      places.push_back(stripe_of(place_of(grid_.rank_at(host, j)), i));
+      places.push_back(stripe_of(place_of(grid_.rank_at(host, j)), nth(i)));
     on_host(operation_kind::all_gather, std::span(&own, 1), places);
   };
   // The input may be this rank's part of the output.
   const bool in_place = bytes_of(mine).data() == bytes_of(place_of(run_.rank())).data();
-  for (std::size_t i = 0; i < std::min(n, ahead); ++i) send(i);
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto here = stripe_of(mine, i);
-    spread(grid_.host, in_place ? here.clone() : here, i);
-    for (int d = 1; d < grid_.hosts; ++d) {
-      const int host = (grid_.host + grid_.hosts - d) % grid_.hosts;
-      const int from = grid_.rank_at(host, grid_.place);
-      const auto own = at::empty_like(stripe_of(place_of(from), i));
-      receive_into(own, from);
-      spread(host, own, i);
+  int sent = -1, spread_here = 0;
+  packet content;
+  for (const auto& step : schedules::striped_all_gather(grid_.host, grid_.hosts, n).steps) {
+    if (step.to != schedules::nobody) {
+      if (const int i = step.sent.first % n; i != sent) {
+        content = packet(bytes_of(stripe_of(mine, nth(i))));
+        sent = i;
+      }
+      run_.send(lane::data, grid_.rank_at(step.to, grid_.place), content);
     }
-    if (i + ahead < n) send(i + ahead);
+    if (step.from == schedules::nobody) continue;
+    const int i = step.received.first % n;
+    if (i == spread_here) {
+      const auto here = stripe_of(mine, nth(i));
+      spread_on_host(grid_.host, in_place ? here.clone() : here, i);
+      ++spread_here;
+    }
+    const int from = grid_.rank_at(step.from, grid_.place);
+    const auto own = at::empty_like(stripe_of(place_of(from), nth(i)));
+    receive_into(own, from);
+    spread_on_host(step.from, own, i);
   }
 }
 

@@ -33,7 +33,6 @@ public:
         grid_(grid),
         what_(what),
         limit_(limit),
-        element_(c10::elementSize(what.dtype)),
         stripe_(ways.piece * static_cast<std::size_t>(grid.each)) {}
 
   void all_reduce();
@@ -42,7 +41,7 @@ public:
 
 private:
   // Elements are divided into stripes, and a stripe into a slice for each rank of a host.
-  std::size_t stripes(std::size_t elements) const;
+  int stripes(const at::Tensor& all) const;
   at::Tensor stripe_of(const at::Tensor& all, std::size_t i) const;
   std::vector<at::Tensor> slices_of(const at::Tensor& stripe) const;
   at::Tensor in_a_row(const at::Tensor& all) const;
@@ -51,6 +50,14 @@ private:
   void on_host(operation_kind kind, std::span<const at::Tensor> inputs,
                std::span<const at::Tensor> outputs, int root = 0,
                reduce_op reduction = reduce_op::sum, double factor = 1);
+
+  struct arrived_slice {
+    std::size_t stripe = 0;
+    packet content;      // goes on to the next host
+    at::Tensor of_host;  // and to the ranks of this one
+  };
+  void spread(arrived_slice& one, const at::Tensor& all);
+  at::Tensor empty_slice(const at::Tensor& all, std::size_t stripe) const;
 
   at::Tensor combine_stripe(const at::Tensor& stripe);
   at::Tensor with_hosts_before(const at::Tensor& stripe, const std::vector<at::Tensor>& slices);
@@ -61,7 +68,6 @@ private:
   const host_grid& grid_;
   const operation& what_;
   const time_limit& limit_;
-  const std::size_t element_;
   const std::size_t stripe_;
 };
 

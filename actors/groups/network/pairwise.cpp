@@ -26,6 +26,13 @@ std::size_t piece_of(std::size_t part_bytes, std::size_t most) noexcept {
 
 bool is_lent(std::size_t part_bytes) noexcept { return part_bytes >= least_lent; }
 
+// How many pieces leave before any has come back, or is granted.
+std::size_t pieces_ahead(const pieces& cut, std::size_t window) noexcept {
+  std::size_t out = 1;
+  while (out < cut.count() && cut.begin_of(out) < window) ++out;
+  return out;
+}
+
 // So long an operation that has failed waits for what it has lent and cannot freeze.
 constexpr std::chrono::milliseconds most_wait_for_lent(5000);
 
@@ -85,6 +92,15 @@ public:
   }
   void send_rest() {
     while (piece_ < most_) send_next();
+  }
+  // All is for one rank.
+  void send_as_granted(int by, std::size_t window) {
+    const auto to = std::ranges::find(all_, by, &cut_part::to);
+    const auto ahead = pieces_ahead(to->cut, window);
+    while (piece_ < most_) {
+      if (piece_ >= ahead) run_.await_grant(by);
+      for (const auto now = piece_; piece_ == now;) send_next();
+    }
   }
 
   void await_receipts() {
@@ -203,9 +219,13 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
       received += got.size();
       if (sender) sender->send_until(received, how.window);
       copy_to(one.to.data() + one.cut.begin_of(i), got.bytes());
+      if (how.collector == run.rank() && i + pieces_ahead(one.cut, how.window) < one.cut.count())
+        run.send_grant(one.from);
       if (i + 1 == one.cut.count() && is_lent(one.to.size())) run.send_receipt(one.from);
     }
   if (!sender) return;
+  if (how.collector >= 0 && how.collector != run.rank())
+    sender->send_as_granted(how.collector, how.window);
   sender->send_rest();
   sender->await_receipts();
 }

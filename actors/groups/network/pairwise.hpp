@@ -26,6 +26,7 @@ struct pairwise_exchange {
   std::size_t window;               ///< bytes sent before as many have come
   bool same_for_all = false;        ///< each rank has the same for every other
   std::size_t most_with_entry = 0;  ///< what a rank has for all together, to be sent with its entry
+  int collector = -1;               ///< the only one that is sent to, or -1; it grants what is sent
   bool with_entry = true;           ///< the first of its run, whose entries may have what is small
   function_ref<owned_bytes(int to)> bytes_for;
   function_ref<std::span<std::byte>(int from)> place_of;

@@ -1,8 +1,10 @@
 // Collectives by messages by every algorithm, beside the reference.
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 
 #include <sys/mman.h>
@@ -178,6 +180,25 @@ TEST(network_algorithms, exchange_by_brucks_on_few_ranks_if_a_rule_says_so) {
   };
   EXPECT_EQ(messages_of(4, "network", "network.all_to_all:bruck>=0", four), 8U);
   EXPECT_EQ(messages_of(4, "network", "", four), 12U);
+}
+
+// Two pieces leave from each, and every other one when the root has taken one: so it has to keep no
+// more than these.
+TEST(network_algorithms, gather_as_the_root_grants) {
+  constexpr int size = 4;
+  constexpr std::uint64_t pieces = 64, ahead = 2, receipts = 1;
+  const auto run = [](const process_group& group) {
+    const auto mine = at::full({pieces * 4096}, group.rank(), at::kByte);
+    std::vector<at::Tensor> all;
+    for (int i = 0; i < size && group.rank() == 2; ++i) all.push_back(at::empty_like(mine));
+    gather(group, mine, all, 2);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_TRUE(same_bits(all[i], at::full_like(mine, static_cast<int>(i))));
+  };
+  EXPECT_EQ(messages_of(size, "network", "network.piece=4096,network.window=8192", run),
+            (size - 1) * (pieces + pieces - ahead + receipts));
+  EXPECT_EQ(messages_of(size, "network", "network.piece=4096,network.window=0", run),
+            (size - 1) * (pieces + pieces - 1 + receipts));
 }
 
 // What is small leaves with the entry, on any number of ranks.
