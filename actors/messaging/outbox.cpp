@@ -1,5 +1,6 @@
 #include "troupe/actors/messaging/outbox.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -45,6 +46,51 @@ message_builder::~message_builder() {
   if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();
 }
 
+// One on its way to the network.
+struct outbox::sent_message {
+  peer& to;
+  std::uint64_t order;
+  sealed_envelope sealed;
+  bool counted;   // at a shutdown
+  bool windowed;  // has taken room for `size` bytes
+  std::size_t size;
+};
+
+class outbox::late_message final : public late_sends::message {
+public:
+  late_message(outbox& owner, sent_message&& one, const envelope_header& header,
+               std::unique_ptr<pending_bytes> bytes)
+      : message({&one.to, one.order}, std::move(bytes)),
+        owner_(owner),
+        inside_(owner.entrance_),
+        one_(std::move(one)),
+        header_(header) {}
+
+  void send() noexcept override {
+    try {
+      owner_.pass_on(one_);
+    } catch (const error& e) {
+      // Those that wait for a lost peer have heard of it.
+      if (e.code() != errc::peer_lost) owner_.unsent_(one_.to, one_.order, header_, e.fault());
+    } catch (const std::exception& e) {
+      fault why;
+      why.text = e.what();
+      owner_.unsent_(one_.to, one_.order, header_, why);
+    }
+  }
+
+  void fail(const fault& why) noexcept override {
+    owner_.not_sent(one_);
+    owner_.unsent_(one_.to, one_.order, header_, why);
+  }
+
+private:
+  outbox& owner_;
+  const gate::pass inside_;  // the node waits for it before it ends
+  sent_message one_;
+  const envelope_header header_;
+};
+
 void outbox::send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
                   const fault* why, const send_wait& how) {
   const bool counted = counts_at_shutdown(header);
@@ -66,7 +112,9 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
     text->tensors().go_by(header.uses_reply_route ? to.devices.answers : to.devices.calls,
                           may_lease);
   }
-  auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
+  std::unique_ptr<pending_bytes> pending;
+  auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why,
+                     engine_.simulated() ? nullptr : &pending);
   const bool windowed =
       header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
   const auto size = windowed ? size_of(sealed) : 0;
@@ -74,16 +122,61 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
   // Before it goes: its arrival orders this before the receiver's count. Relaxed would do, here and
   // below.
   if (counted) to.counted_sent.fetch_add(1, std::memory_order_acq_rel);
+  sent_message one{to, order, std::move(sealed), counted, windowed, size};
+  if (pending && comes_soon(one, *pending)) pending.reset();
+  if (!pending && !late_.any_in({&to, order})) return pass_on(one);
+  pass_on_later(std::move(one), header, std::move(pending));
+}
+
+void outbox::pass_on(sent_message& one) {
   try {
     std::optional<engine::network_work> work;
-    if (!sealed.payloads.empty()) work.emplace(engine_);
-    if (to.rank() == self_.rank)
-      send_to_self(std::move(sealed));
-    else if (net_->send(to.rank(), order, std::move(sealed.bytes), std::move(sealed.payloads)))
+    if (!one.sealed.payloads.empty()) work.emplace(engine_);
+    if (one.to.rank() == self_.rank)
+      send_to_self(std::move(one.sealed));
+    else if (net_->send(one.to.rank(), one.order, std::move(one.sealed.bytes),
+                        std::move(one.sealed.payloads)))
       engine_.wake_network();
   } catch (...) {
-    if (counted) to.counted_sent.fetch_sub(1, std::memory_order_acq_rel);
-    if (windowed) flow_.put_back(to, size);
+    not_sent(one);
+    throw;
+  }
+}
+
+void outbox::not_sent(const sent_message& one) noexcept {
+  if (one.counted) one.to.counted_sent.fetch_sub(1, std::memory_order_acq_rel);
+  if (one.windowed) flow_.put_back(one.to, one.size);
+}
+
+// A short copy is not worth the way through another thread.
+bool outbox::comes_soon(const sent_message& one, pending_bytes& pending) {
+  constexpr std::chrono::microseconds worth_a_look(50);
+  try {
+    const auto until = clock::now() + worth_a_look;
+    do
+      if (pending.there()) return true;
+    while (clock::now() < until);
+    return false;
+  } catch (...) {
+    not_sent(one);
+    throw;
+  }
+}
+
+void outbox::pass_on_later(sent_message&& one, const envelope_header& header,
+                           std::unique_ptr<pending_bytes> pending) {
+  // The program may write to its tensors as soon as this returns. Those of a message with `pending`
+  // are settled.
+  if (!pending)
+    for (auto& payload : one.sealed.payloads)
+      if (payload.freeze && !payload.settle()) {
+        late_.wait_for({&one.to, one.order});
+        return pass_on(one);
+      }
+  try {
+    late_.add(std::make_unique<late_message>(*this, std::move(one), header, std::move(pending)));
+  } catch (...) {
+    not_sent(one);
     throw;
   }
 }

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/messaging/flow_control.hpp"
+#include "troupe/actors/messaging/late_sends.hpp"
 #include "troupe/actors/messaging/node_identity.hpp"
 #include "troupe/actors/sync/gate.hpp"
 #include "troupe/messages/base/function_ref.hpp"
@@ -47,8 +50,13 @@ private:
 /// transport's.
 class outbox {
 public:
-  outbox(node_identity self, engine& driver, flow_control& flow)
-      : self_(self), engine_(driver), flow_(flow) {}
+  /// `unsent` hears of a message whose tensors could not be copied out of a device after `send` had
+  /// returned. On a thread of the outbox: it must not block.
+  using unsent_report = std::function<void(peer& to, std::uint64_t order,
+                                           const envelope_header& header, const fault& why)>;
+
+  outbox(node_identity self, engine& driver, flow_control& flow, unsent_report unsent)
+      : self_(self), engine_(driver), flow_(flow), unsent_(std::move(unsent)) {}
 
   void attach(transport::transport& net, transport::payload_pool& pool) noexcept {
     net_ = &net;
@@ -58,7 +66,9 @@ public:
   /// Sends `text` (nullptr: no body). The header's job, incarnation, epoch and sequence are filled
   /// in. Messages of one non-zero `order` arrive in order. A call or a message for an actor waits
   /// for room in the receiver's window, as `how` says. Tensors go by the device maps between the
-  /// two. Throws peer_lost, encode_error, transport_error, and what `flow_control::take` throws.
+  /// two; if a device has yet to compute them, the message leaves later, and so do
+  /// those of its order that are sent meanwhile. Throws peer_lost, encode_error, transport_error,
+  /// and what `flow_control::take` throws.
   void send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
             const fault* why = nullptr, const send_wait& how = {});
 
@@ -87,6 +97,9 @@ public:
   /// beside so many others? A guess. For callers that the entrance has let in.
   bool would_lend(const peer& to, const void* data, std::size_t size, std::size_t beside) const;
 
+  /// Do messages wait for devices?
+  bool waits_for_devices() const noexcept { return late_.any(); }
+
   const node_identity& self() const noexcept { return self_; }
 
   /// Threads that send, or that add a request which waits for an answer, pass here first. Closed as
@@ -100,6 +113,14 @@ public:
   void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
 
 private:
+  class late_message;
+  struct sent_message;
+
+  void pass_on(sent_message& one);
+  void pass_on_later(sent_message&& one, const envelope_header& header,
+                     std::unique_ptr<pending_bytes> pending);
+  bool comes_soon(const sent_message& one, pending_bytes& pending);
+  void not_sent(const sent_message& one) noexcept;
   void send_to_self(sealed_envelope&& sealed);
 
   const node_identity self_;
@@ -109,6 +130,8 @@ private:
   std::atomic<std::uint32_t> epoch_{0};
   transport::transport* net_ = nullptr;
   transport::payload_pool* pool_ = nullptr;
+  const unsent_report unsent_;
+  late_sends late_;  // its thread ends first
 };
 
 }  // namespace troupe

@@ -178,7 +178,8 @@ void node_core::leave(std::chrono::milliseconds limit) {
   const auto busy = [&] {
     gate::pass pass(life_.uses());
     return pass && is_open() &&
-           !(engine_->quiet() && !agent_->waits_for_answers() && net_->delivered());
+           !(engine_->quiet() && !agent_->waits_for_answers() &&
+             !actors_->out().waits_for_devices() && net_->delivered());
   };
   completion nothing;
   while (busy() && clock::now() < deadline)

@@ -5,6 +5,8 @@
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe {
 
@@ -38,7 +40,10 @@ remote_actors::remote_actors(const node_identity& self, std::shared_ptr<engine> 
       senders_wait_(rules.overload == when_full::wait),
       contexts_(peers_, self.rank),
       lost_(rules.on_lost_gradient),
-      out_(self, *engine_, *flow_),
+      out_(self, *engine_, *flow_,
+           [this](peer& to, std::uint64_t order, const envelope_header& header, const fault& why) {
+             unsent(to, order, header, why);
+           }),
       requests_(std::move(requests)) {}
 
 remote_actors::~remote_actors() = default;
@@ -88,6 +93,24 @@ void remote_actors::answer(pending_request&& request, fault&& why, caf::executio
     request.sender->enqueue(make_mailbox_message(nullptr, request.mid.response_id(),
                                                  caf::make_message(to_caf(why)), request.context),
                             unit);
+}
+
+// An answer, or an error, may run code of the program: not on the outbox's thread.
+void remote_actors::unsent(peer& to, std::uint64_t order, const envelope_header& header,
+                           const fault& why) {
+  auto* work = make_work_item([this, &to, order, kind = header.kind, target = header.target,
+                               request = header.request, why](caf::execution_unit* unit) {
+    gate::pass pass(entrance());
+    if (!pass) return;  // what waits has failed with the node
+    if (kind == envelope_kind::response) return out_.send_fault(to, order, target, why);
+    auto told = why;
+    if (told.node.empty()) told.node = to.info.name;
+    auto pending = request == 0 ? pending_request() : requests_->take(request, to.rank());
+    if (!pending) return log().error("a message to {} was not sent: {}", to.info.name, why.text);
+    if (told.function.empty()) told.function = pending.function;
+    answer(std::move(pending), std::move(told), unit);
+  });
+  if (!engine_->push_if_open(work)) intrusive_ptr_release(work);
 }
 
 // ---- Ends

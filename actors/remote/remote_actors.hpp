@@ -169,6 +169,7 @@ private:
   void deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit);
   void deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit);
   void answer(pending_request&& request, fault&& why, caf::execution_unit* unit);
+  void unsent(peer& to, std::uint64_t order, const envelope_header& header, const fault& why);
   template <class... Ts>
   void send_control(peer& to, const Ts&... xs) noexcept;
   bool is_own(const caf::strong_actor_ptr& handle) const noexcept;

@@ -67,7 +67,8 @@ private:
 }  // namespace
 
 sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
-                     tensor_writer* tensors, const fault* why) {
+                     tensor_writer* tensors, const fault* why,
+                     std::unique_ptr<pending_bytes>* pending) {
   const bool has_tensors = tensors && !tensors->empty();
   const bool body_apart = body.size() > max_inline_body;
   if (!has_tensors && !body_apart && !why) return {write_plain_envelope(header, body), {}};
@@ -97,6 +98,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   sealed_envelope out;
   if (has_tensors) {
     tensors->build(root.initTensors());
+    if (pending) *pending = tensors->take_pending();
     out.payloads = tensors->take_payloads();
     tensors->clear();  // the payloads alone hold them, so that a transport knows the last user
   }

@@ -10,6 +10,7 @@
 #include "troupe/messages/envelope/envelope_header.hpp"
 #include "troupe/messages/envelope/frame.hpp"
 #include "troupe/messages/memory/payload.hpp"
+#include "troupe/messages/memory/pending_bytes.hpp"
 
 namespace troupe {
 
@@ -23,11 +24,13 @@ struct sealed_envelope {
 };
 
 /// Builds an envelope around `body`. `tensors`, if there are any, has written the body's tensors;
-/// `why` belongs to a failure. A body of more than 4 KiB becomes the last payload. Throws
+/// `why` belongs to a failure. `pending`: gets what devices have yet to write of the payloads, or
+/// null; without it that is waited for. A body of more than 4 KiB becomes the last payload. Throws
 /// encode_error when the envelope, without its payloads, takes more than 64 MiB. Hot path:
 /// allocates nothing for a small body without tensors.
 sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
-                     tensor_writer* tensors = nullptr, const fault* why = nullptr);
+                     tensor_writer* tensors = nullptr, const fault* why = nullptr,
+                     std::unique_ptr<pending_bytes>* pending = nullptr);
 
 /// An envelope that has arrived. The constructor checks it and throws decode_error; the contents of
 /// the tensors and the error are checked when they are asked for. Views into it are valid as long

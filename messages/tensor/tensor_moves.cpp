@@ -103,7 +103,9 @@ at::Tensor outgoing_copies::to_host(const std::byte* data, std::size_t size, c10
   if (size == 0) return out;
   const auto offset = data - static_cast<const std::byte*>(from.data());
   {
-    const c10::StreamGuard current(beside(from.device()).stream);
+    auto& by = beside(from.device());
+    by.reads = true;
+    const c10::StreamGuard current(by.stream);
     out.copy_(bytes_of(from, offset, bytes), true);
   }
   used_.push_back(std::move(from));
@@ -122,7 +124,9 @@ at::Tensor outgoing_copies::room_on(c10::Device device, std::size_t size) {
 void outgoing_copies::copy(const std::byte* data, c10::Storage from, const at::Tensor& room) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto device = from.device();
-  const auto& stream = beside(device).stream;
+  auto& by = beside(device);
+  by.reads = true;
+  const auto& stream = by.stream;
   order_after(stream, stream_of_rooms(device));
   const auto offset = data - static_cast<const std::byte*>(from.data());
   used_.push_back(room.storage());
@@ -131,6 +135,22 @@ void outgoing_copies::copy(const std::byte* data, c10::Storage from, const at::T
     at::Tensor(room).copy_(bytes_of(from, offset, room.numel()), true);
   }
   used_.push_back(std::move(from));
+}
+
+void outgoing_copies::mark_end() {
+  for (auto& one : sides_) {
+    one.done.record(one.stream);
+    const c10::impl::VirtualGuardImpl guard(one.stream.device_type());
+    if (one.reads) one.done.block(guard.getStream(one.stream.device()));
+  }
+}
+
+bool outgoing_copies::there() {
+  for (const auto& one : sides_)
+    if (!one.done.query()) return false;
+  sides_.clear();
+  used_.clear();
+  return true;
 }
 
 void outgoing_copies::wait() {

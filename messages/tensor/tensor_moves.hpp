@@ -41,6 +41,11 @@ c10::DispatchKeySet keys_on(const c10::Device& device) noexcept;
 class outgoing_copies {
 public:
   outgoing_copies() = default;
+  outgoing_copies(outgoing_copies&& from) noexcept
+      : sides_(std::move(from.sides_)), used_(std::move(from.used_)) {
+    from.sides_.clear();
+    from.used_.clear();
+  }
   ~outgoing_copies() { end(); }
   outgoing_copies(const outgoing_copies&) = delete;
   outgoing_copies& operator=(const outgoing_copies&) = delete;
@@ -64,6 +69,13 @@ public:
   /// Blocks until everything has been copied. Throws c10::Error.
   void wait();
 
+  /// No copy is added any more: `there` asks for those that have been begun, on any thread. What
+  /// the current streams of the calling thread get from now on waits for them, so that it may write
+  /// to what is copied. Throws c10::Error.
+  void mark_end();
+  /// Has everything been copied? Pre: `mark_end`. Throws c10::Error.
+  bool there();
+
   /// The results are not needed any more: blocks until nothing writes to them.
   void end() noexcept;
 
@@ -71,6 +83,7 @@ private:
   struct side {
     c10::Stream stream;
     c10::Event done;
+    bool reads = false;  // tensors of the program
   };
   side& beside(c10::Device device);
 

@@ -49,6 +49,27 @@ std::shared_ptr<std::byte> take_storage(const outgoing_payload& payload) {
   return copy_on_write::take(*storage);
 }
 
+[[noreturn]] void refuse_copy(const c10::Error& e) {
+  throw encode_error(std::string("a tensor cannot be copied out of its device: ") +
+                     e.what_without_backtrace());
+}
+
+class pending_copies final : public pending_bytes {
+public:
+  explicit pending_copies(detail::outgoing_copies&& copies) : copies_(std::move(copies)) {}
+
+  bool there() override {
+    try {
+      return copies_.there();
+    } catch (const c10::Error& e) {
+      refuse_copy(e);
+    }
+  }
+
+private:
+  detail::outgoing_copies copies_;
+};
+
 }  // namespace
 
 struct tensor_writer::state {
@@ -188,8 +209,7 @@ void tensor_writer::state::finish_copies() {
   try {
     copies.wait();
   } catch (const c10::Error& e) {
-    throw encode_error(std::string("a tensor cannot be copied out of its device: ") +
-                       e.what_without_backtrace());
+    refuse_copy(e);
   }
 }
 
@@ -260,6 +280,19 @@ void tensor_writer::build(tensor_table_builder to) {
   }
   auto tensors = table.initTensors(static_cast<unsigned>(s.entries.size()));
   for (unsigned i = 0; i < s.entries.size(); ++i) detail::write_entry(s.entries[i], tensors[i]);
+}
+
+// What only the message refers to (copies, and what was given) nobody changes.
+std::unique_ptr<pending_bytes> tensor_writer::take_pending() {
+  if (!state_ || state_->copies.empty()) return nullptr;
+  for (auto& payload : state_->payloads)
+    if (payload.freeze && !payload.take && !payload.settle()) return nullptr;
+  try {
+    state_->copies.mark_end();
+  } catch (const c10::Error& e) {
+    refuse_copy(e);
+  }
+  return std::make_unique<pending_copies>(std::move(state_->copies));
 }
 
 std::vector<outgoing_payload> tensor_writer::take_payloads() {

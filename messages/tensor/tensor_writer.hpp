@@ -9,6 +9,7 @@
 
 #include "troupe/messages/base/function_ref.hpp"
 #include "troupe/messages/memory/payload.hpp"
+#include "troupe/messages/memory/pending_bytes.hpp"
 
 namespace at {
 class Tensor;
@@ -87,8 +88,14 @@ public:
   /// device that the route does not know.
   void build(tensor_table_builder table);
 
+  /// What devices have yet to write of the payloads, which stay as they are meanwhile, whatever the
+  /// program does with its tensors. Null: nothing, or some may change: then `take_payloads` waits.
+  /// After `build`. Throws encode_error.
+  std::unique_ptr<pending_bytes> take_pending();
+
   /// The bytes that travel beside the envelope, in the order in which the table counts them. Waits
-  /// for copies from devices. Call it once, after `build`. Throws encode_error.
+  /// for copies from devices that `take_pending` has not taken. Call it once, after `build`. Throws
+  /// encode_error.
   std::vector<outgoing_payload> take_payloads();
 
   /// Starts over and keeps the memory.

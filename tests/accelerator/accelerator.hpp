@@ -49,6 +49,16 @@ private:
   std::int64_t most_;
 };
 
+/// Who asks whether an event has been reached gets a c10::Error, as from a GPU that has failed, for
+/// as long as this lives.
+class failing {
+public:
+  failing();
+  ~failing();
+  failing(const failing&) = delete;
+  failing& operator=(const failing&) = delete;
+};
+
 /// What has been asked of the devices of this process.
 struct counts {
   std::uint64_t device_synchronizations = 0;

@@ -1,5 +1,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <atomic>
+
 #include "accelerator.hpp"
 #include "counters_internal.hpp"
 #include "memory_internal.hpp"
@@ -10,6 +12,8 @@ namespace troupe::test::accelerator {
 namespace {
 
 using event = std::shared_ptr<recorded>;
+
+std::atomic<bool> fails{false};
 
 class guard final : public c10::impl::DeviceGuardImplInterface {
 public:
@@ -70,7 +74,10 @@ public:
     ++count().event_blocks;
     if (on) thread_of(of).add([e = *static_cast<event*>(on)] { e->wait(); }, true);
   }
-  bool queryEvent(void* of) const override { return !of || (*static_cast<event*>(of))->reached(); }
+  bool queryEvent(void* of) const override {
+    TORCH_CHECK(!fails, "the device has failed");
+    return !of || (*static_cast<event*>(of))->reached();
+  }
   void synchronizeEvent(void* of) const override {
     ++count().event_synchronizations;
     if (of) (*static_cast<event*>(of))->wait();
@@ -95,6 +102,9 @@ private:
 };
 
 }  // namespace
+
+failing::failing() { fails = true; }
+failing::~failing() { fails = false; }
 
 void register_guard() { c10::impl::registerDeviceGuard(device_type, new guard); }
 
