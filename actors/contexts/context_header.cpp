@@ -43,10 +43,12 @@ void context_header::record(envelope_header& header) {
   auto sent = text_.tensors().requiring_grad();
   if (sent.empty()) return;
   contexts_.records()->record(where_, to_, std::move(sent));
-  recorded_ = true;
+  record_ = context_record(contexts_, where_);
 }
 
-void context_header::forget() noexcept { contexts_.records()->forget(where_); }
+context_record::~context_record() {
+  if (contexts_) contexts_->records()->forget(where_);
+}
 
 message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in,
                         peer& from) {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
+#include <optional>
+#include <system_error>
 
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/messages/base/quiet_thread.hpp"
@@ -13,6 +14,16 @@ namespace {
 
 // Between two looks at the devices. Who sends has looked for as long before (outbox.cpp).
 constexpr std::chrono::microseconds pause(50);
+
+// Are they there? Otherwise, or if they never will be, why not.
+bool are_there(pending_bytes* bytes, std::optional<fault>& never) noexcept {
+  try {
+    return !bytes || bytes->there();
+  } catch (...) {
+    never = describe(std::current_exception(), {}, {});
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -30,75 +41,95 @@ late_sends::~late_sends() {
   thread_.join();
 }
 
+bool late_sends::start() noexcept {
+  const std::lock_guard guard(mutex_);
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = start_quiet_thread("troupe devices", [this] { look_after(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
 void late_sends::add(std::unique_ptr<message> one) {
   {
     const std::lock_guard guard(mutex_);
-    if (!thread_.joinable())
-      thread_ = start_quiet_thread("troupe devices", [this] { look_after(); });
-    waiting_.push_back(std::move(one));
+    fresh_.reserve(fresh_.size() + 1);
+    if (one->lane_.order != 0) lanes_[key_of(one->lane_)].push_back(numbered_);
+    ++numbered_;
+    fresh_.push_back(std::move(one));
     count_.fetch_add(1, std::memory_order_release);
   }
   added_.notify_one();
 }
 
-bool late_sends::holds(const lane& of) const noexcept {
-  return sending_ == of ||
-         std::ranges::any_of(waiting_, [&](const auto& one) { return one->lane_ == of; });
-}
-
 bool late_sends::finds(const lane& of) const noexcept {
   const std::lock_guard guard(mutex_);
-  return holds(of);
+  return lanes_.contains(key_of(of));
 }
 
 void late_sends::wait_for(const lane& of) {
   std::unique_lock lock(mutex_);
-  sent_.wait(lock, [&] { return !holds(of); });
+  const auto until = numbered_;
+  sent_.wait(lock, [&] {
+    const auto found = lanes_.find(key_of(of));
+    return found == lanes_.end() || found->second.front() >= until;
+  });
 }
 
-// The oldest one whose bytes are there, and before which none of its lane waits.
-std::unique_ptr<late_sends::message> late_sends::take_ready(bool& failed, fault& why) {
-  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
-    auto& one = **at;
-    const auto same_lane = [&](const auto& other) { return other->lane_ == one.lane_; };
-    if (std::any_of(waiting_.begin(), at, same_lane)) continue;
-    try {
-      if (one.bytes_ && !one.bytes_->there()) continue;
-    } catch (const error& e) {
-      failed = true;
-      why = e.fault();
+void late_sends::forget(const lane& of) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (of.order != 0) {
+      const auto found = lanes_.find(key_of(of));
+      found->second.pop_front();
+      if (found->second.empty()) lanes_.erase(found);
     }
-    auto out = std::move(*at);
-    waiting_.erase(at);
-    sending_ = out->lane_;
-    return out;
+    // Release: who finds none has all that was sent before it.
+    count_.fetch_sub(1, std::memory_order_release);
   }
-  return nullptr;
+  sent_.notify_all();
+}
+
+// The oldest one whose bytes are there, and before which none of its lane waits. False: there is
+// none.
+bool late_sends::send_one() {
+  std::vector<key> held_up;
+  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+    const auto in = key_of((*at)->lane_);
+    if (in.second != 0 && std::ranges::find(held_up, in) != held_up.end()) continue;
+    std::optional<fault> never;
+    if (!are_there((*at)->bytes_.get(), never) && !never) {
+      if (in.second != 0) held_up.push_back(in);
+      continue;
+    }
+    auto one = std::move(*at);
+    waiting_.erase(at);
+    if (never)
+      one->fail(*never);
+    else
+      one->send();
+    const auto done = one->lane_;
+    one.reset();
+    forget(done);
+    return true;
+  }
+  return false;
 }
 
 void late_sends::look_after() {
-  std::unique_lock lock(mutex_);
   for (;;) {
-    added_.wait(lock, [&] { return stops_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    bool failed = false;
-    fault why;
-    auto one = take_ready(failed, why);
-    if (!one) {
-      added_.wait_for(lock, pause);
-      continue;
+    {
+      std::unique_lock lock(mutex_);
+      if (waiting_.empty()) added_.wait(lock, [&] { return stops_ || !fresh_.empty(); });
+      std::ranges::move(fresh_, std::back_inserter(waiting_));
+      fresh_.clear();
+      if (waiting_.empty()) return;
     }
-    lock.unlock();
-    if (failed)
-      one->fail(why);
-    else
-      one->send();
-    one.reset();
-    lock.lock();
-    sending_ = {};
-    // Release: who finds none has all that was sent before it.
-    count_.fetch_sub(1, std::memory_order_release);
-    sent_.notify_all();
+    if (send_one()) continue;
+    std::unique_lock lock(mutex_);
+    added_.wait_for(lock, pause);
   }
 }
 

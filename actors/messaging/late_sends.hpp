@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/memory/pending_bytes.hpp"
@@ -26,10 +28,6 @@ public:
   struct lane {
     const peer* to = nullptr;
     std::uint64_t order = 0;
-
-    friend bool operator==(const lane& a, const lane& b) noexcept {
-      return a.to == b.to && a.order == b.order && a.order != 0;
-    }
   };
 
   class message {
@@ -56,31 +54,39 @@ public:
   late_sends(const late_sends&) = delete;
   late_sends& operator=(const late_sends&) = delete;
 
-  /// Throws std::system_error, and has not taken the message then.
+  /// Before `add`. False: no thread can be had.
+  bool start() noexcept;
   void add(std::unique_ptr<message> one);
 
   /// Does a message wait that one of this lane must not overtake? Hot path: an atomic load where
   /// none does. One that the calling thread has added, or that was added before something that it
   /// knows of, is seen.
   bool any_in(const lane& of) const noexcept { return of.order != 0 && any() && finds(of); }
-  /// Blocks until none does.
+  /// Blocks until those have been sent that wait now.
   void wait_for(const lane& of);
   bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
 
 private:
-  bool holds(const lane& of) const noexcept;  // locked
+  using key = std::pair<const peer*, std::uint64_t>;
+
+  static key key_of(const lane& of) noexcept { return {of.to, of.order}; }
   bool finds(const lane& of) const noexcept;
   void look_after();
-  std::unique_ptr<message> take_ready(bool& failed, fault& why);
+  bool send_one();
+  void forget(const lane& of);
 
   // With the one that is being sent: those behind it must not overtake it.
   std::atomic<std::size_t> count_{0};
   mutable std::mutex mutex_;
   std::condition_variable added_, sent_;
-  std::deque<std::unique_ptr<message>> waiting_;  // the oldest first
-  lane sending_;
+  std::vector<std::unique_ptr<message>> fresh_;  // the thread has yet to take them
+  // By lane that has an order the numbers of its messages, the oldest first.
+  std::map<key, std::deque<std::uint64_t>> lanes_;
+  std::uint64_t numbered_ = 0;
   bool stops_ = false;
   std::thread thread_;
+
+  std::deque<std::unique_ptr<message>> waiting_;  // the thread's, the oldest first
 };
 
 }  // namespace troupe

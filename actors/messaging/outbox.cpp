@@ -59,40 +59,46 @@ struct outbox::sent_message {
 class outbox::late_message final : public late_sends::message {
 public:
   late_message(outbox& owner, sent_message&& one, const envelope_header& header,
-               std::unique_ptr<pending_bytes> bytes)
+               std::unique_ptr<pending_bytes> bytes, claims_holder* holder)
       : message({&one.to, one.order}, std::move(bytes)),
         owner_(owner),
         inside_(owner.entrance_),
         one_(std::move(one)),
-        header_(header) {}
+        header_(header),
+        claims_(holder ? holder->take_claims() : nullptr) {}
 
   void send() noexcept override {
     try {
       owner_.pass_on(one_);
+      if (claims_) claims_->sent();
     } catch (const error& e) {
       // Those that wait for a lost peer have heard of it.
-      if (e.code() != errc::peer_lost) owner_.unsent_(one_.to, one_.order, header_, e.fault());
-    } catch (const std::exception& e) {
-      fault why;
-      why.text = e.what();
-      owner_.unsent_(one_.to, one_.order, header_, why);
+      if (e.code() != errc::peer_lost) report(e.fault());
+    } catch (...) {
+      report(describe(std::current_exception(), {}, {}));
     }
   }
 
   void fail(const fault& why) noexcept override {
     owner_.not_sent(one_);
-    owner_.unsent_(one_.to, one_.order, header_, why);
+    report(why);
   }
 
 private:
+  void report(const fault& why) noexcept {
+    claims_.reset();
+    owner_.unsent_(one_.to, one_.order, header_, why);
+  }
+
   outbox& owner_;
   const gate::pass inside_;  // the node waits for it before it ends
   sent_message one_;
   const envelope_header header_;
+  std::unique_ptr<message_claims> claims_;
 };
 
 void outbox::send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
-                  const fault* why, const send_wait& how) {
+                  const fault* why, const send_wait& how, claims_holder* holder) {
   const bool counted = counts_at_shutdown(header);
   header.job = self_.job;
   header.incarnation = self_.incarnation;
@@ -123,9 +129,10 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
   // below.
   if (counted) to.counted_sent.fetch_add(1, std::memory_order_acq_rel);
   sent_message one{to, order, std::move(sealed), counted, windowed, size};
-  if (pending && comes_soon(one, *pending)) pending.reset();
+  // A short copy is not worth the way through another thread.
+  if (pending && comes_within(std::chrono::microseconds(50), one, *pending)) pending.reset();
   if (!pending && !late_.any_in({&to, order})) return pass_on(one);
-  pass_on_later(std::move(one), header, std::move(pending));
+  pass_on_later(std::move(one), header, std::move(pending), holder);
 }
 
 void outbox::pass_on(sent_message& one) {
@@ -148,11 +155,10 @@ void outbox::not_sent(const sent_message& one) noexcept {
   if (one.windowed) flow_.put_back(one.to, one.size);
 }
 
-// A short copy is not worth the way through another thread.
-bool outbox::comes_soon(const sent_message& one, pending_bytes& pending) {
-  constexpr std::chrono::microseconds worth_a_look(50);
+bool outbox::comes_within(std::chrono::microseconds limit, const sent_message& one,
+                          pending_bytes& pending) {
   try {
-    const auto until = clock::now() + worth_a_look;
+    const auto until = clock::now() + limit;
     do
       if (pending.there()) return true;
     while (clock::now() < until);
@@ -164,17 +170,22 @@ bool outbox::comes_soon(const sent_message& one, pending_bytes& pending) {
 }
 
 void outbox::pass_on_later(sent_message&& one, const envelope_header& header,
-                           std::unique_ptr<pending_bytes> pending) {
+                           std::unique_ptr<pending_bytes> pending, claims_holder* holder) {
   // The program may write to its tensors as soon as this returns. Those of a message with `pending`
   // are settled.
   if (!pending)
     for (auto& payload : one.sealed.payloads)
-      if (payload.freeze && !payload.settle()) {
+      if (!payload.settle_for_later()) {
         late_.wait_for({&one.to, one.order});
         return pass_on(one);
       }
+  if (!late_.start()) {  // so none waits
+    while (pending && !comes_within(std::chrono::seconds(1), one, *pending)) continue;
+    return pass_on(one);
+  }
   try {
-    late_.add(std::make_unique<late_message>(*this, std::move(one), header, std::move(pending)));
+    late_.add(
+        std::make_unique<late_message>(*this, std::move(one), header, std::move(pending), holder));
   } catch (...) {
     not_sent(one);
     throw;

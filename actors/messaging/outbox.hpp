@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -26,6 +27,24 @@ inline constexpr std::uint64_t unread = 1;
 inline bool counts_at_shutdown(const envelope_header& header) noexcept {
   return header.kind != envelope_kind::control || header.target == rref_channel;
 }
+
+/// What a message gives away beside its bytes: handles, references, its place in an autograd
+/// context. Taken back when this ends, unless the message was `sent`.
+class message_claims {
+public:
+  virtual ~message_claims() = default;
+  virtual void sent() noexcept = 0;
+};
+
+/// Who holds them while a message is written.
+class claims_holder {
+public:
+  /// They go with the message, which leaves later.
+  virtual std::unique_ptr<message_claims> take_claims() = 0;
+
+protected:
+  ~claims_holder() = default;
+};
 
 /// Where bodies are written before they are sent: the thread's own buffer, so that a small message
 /// allocates nothing. Nests.
@@ -69,8 +88,9 @@ public:
   /// two; if a device has yet to compute them, the message leaves later, and so do
   /// those of its order that are sent meanwhile. Throws peer_lost, encode_error, transport_error,
   /// and what `flow_control::take` throws.
+  /// `holder` is asked for what goes with a message that leaves later.
   void send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
-            const fault* why = nullptr, const send_wait& how = {});
+            const fault* why = nullptr, const send_wait& how = {}, claims_holder* holder = nullptr);
 
   /// Sends a message of the runtime, whose body `write` writes. Those of one non-zero `order`
   /// arrive in order. False: nothing was sent, since this node has ended. Throws peer_lost,
@@ -118,8 +138,9 @@ private:
 
   void pass_on(sent_message& one);
   void pass_on_later(sent_message&& one, const envelope_header& header,
-                     std::unique_ptr<pending_bytes> pending);
-  bool comes_soon(const sent_message& one, pending_bytes& pending);
+                     std::unique_ptr<pending_bytes> pending, claims_holder* holder);
+  bool comes_within(std::chrono::microseconds limit, const sent_message& one,
+                    pending_bytes& pending);
   void not_sent(const sent_message& one) noexcept;
   void send_to_self(sealed_envelope&& sealed);
 

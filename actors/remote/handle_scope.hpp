@@ -71,6 +71,12 @@ public:
     references_.clear();
   }
 
+  /// What has been written is `other`'s to take back, from now on.
+  void give_to(handle_scope& other) noexcept {
+    other.written_.swap(written_);
+    other.references_.swap(references_);
+  }
+
   /// What has been read may be used when these are ready: references that their owners have yet to
   /// confirm.
   claims take_claims() noexcept { return std::move(claims_); }

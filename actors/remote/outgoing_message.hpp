@@ -17,7 +17,7 @@ struct sending_node {
 /// body. Unless it is sent, what the handles and references in it have given to `to` is taken back,
 /// and what was recorded of it is forgotten. For one thread; for a small message in no context
 /// neither an allocation nor a lock.
-class outgoing_message {
+class outgoing_message final : public claims_holder {
 public:
   /// `context`: 0: of none. `of_tensors`: tensors are recorded too, unless the thread's grad mode
   /// is off. Throws unknown_context.
@@ -46,12 +46,29 @@ public:
 
   /// After `finish`. Throws like outbox::send.
   void send(std::uint64_t order, const envelope_header& header, const send_wait& how = {}) {
-    out_.send(handles_.other(), order, header, &text_, nullptr, how);
+    out_.send(handles_.other(), order, header, &text_, nullptr, how, this);
     context_.sent();
     handles_.sent();
   }
 
 private:
+  struct claims final : message_claims {
+    claims(handle_scope& handles, context_header& context)
+        : given(handles.owner(), handles.other()), record(context.take_record()) {
+      handles.give_to(given);
+    }
+    void sent() noexcept override {
+      record.keep();
+      given.sent();
+    }
+    handle_scope given;
+    context_record record;
+  };
+  std::unique_ptr<message_claims> take_claims() override {
+    if (!handles_.holds_any() && !context_.has_record()) return nullptr;
+    return std::make_unique<claims>(handles_, context_);
+  }
+
   outbox& out_;
   handle_scope handles_;
   message_builder text_;

@@ -102,8 +102,12 @@ void remote_actors::unsent(peer& to, std::uint64_t order, const envelope_header&
                                request = header.request, why](caf::execution_unit* unit) {
     gate::pass pass(entrance());
     if (!pass) return;  // what waits has failed with the node
-    if (kind == envelope_kind::response) return out_.send_fault(to, order, target, why);
     auto told = why;
+    if (kind == envelope_kind::response) {
+      if (told.node.empty()) told.node = own_name();
+      log().warn("{}: an answer for {} was not sent: {}", own_name(), to.info.name, why.text);
+      return out_.send_fault(to, order, target, told);
+    }
     if (told.node.empty()) told.node = to.info.name;
     auto pending = request == 0 ? pending_request() : requests_->take(request, to.rank());
     if (!pending) return log().error("a message to {} was not sent: {}", to.info.name, why.text);

@@ -39,6 +39,9 @@ struct outgoing_payload {
   /// as `freeze` is. Null for bytes that somebody else may use.
   std::shared_ptr<std::byte> (*take)(const outgoing_payload&) = nullptr;
 
+  /// A copy that was made for this message, not a tensor of the program.
+  bool copied = false;
+
   /// The bytes stay as they are: `keep` is what `freeze` or `take` has returned.
   bool frozen = false;
 
@@ -48,13 +51,18 @@ struct outgoing_payload {
     std::shared_ptr<const void> kept;
     if (take) kept = take(*this);
     if (!kept && freeze) kept = freeze(*this);
-    take = nullptr;  // they are for what was kept before
-    freeze = nullptr;
     if (!kept) return false;
     keep = std::move(kept);
     frozen = true;
+    // What they were is for what was kept before.
+    take = nullptr;
+    freeze = [](const outgoing_payload& settled) { return settled.keep; };
     return true;
   }
+
+  /// The same for one that is sent after the program has gone on. What was given to the message
+  /// nobody else uses, and bytes of no tensor are its own.
+  bool settle_for_later() { return !freeze || take || frozen || settle(); }
 };
 
 /// Bytes that have arrived beside an envelope, in their final memory.

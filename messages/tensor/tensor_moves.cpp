@@ -1,5 +1,6 @@
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
@@ -46,6 +47,35 @@ c10::Stream stream_of_rooms(const c10::Device& device) {
   if (found != known.end()) return found->second;
   const c10::impl::VirtualGuardImpl guard(device.type());
   return known.emplace(name, guard.getStreamFromGlobalPool(device)).first->second;
+}
+
+// What copies from devices of that type go to while the host goes on: CUDA waits for copies to
+// other memory. Null: there is none.
+c10::Allocator* pinned_memory(c10::DeviceType type) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<c10::DeviceType, c10::Allocator*>;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = known.try_emplace(type, nullptr);
+  if (is_new) try {
+      at->second = at::globalContext().getPinnedMemoryAllocator(type);
+    } catch (const c10::Error&) {
+      // This type has none.
+    }
+  return at->second;
+}
+
+// Pinned, unless it is so large that pinning it, for good, would cost the machine too much.
+at::Tensor room_on_host(c10::DeviceType of, std::size_t size) {
+  constexpr std::size_t most_pinned = 256 << 20;
+  const auto bytes = static_cast<std::int64_t>(size);
+  if (auto* const pinned = size <= most_pinned ? pinned_memory(of) : nullptr) try {
+      return bytes_of(c10::Storage(c10::Storage::use_byte_size_t(), bytes, pinned->allocate(size),
+                                   pinned, false),
+                      0, bytes);
+    } catch (const c10::Error&) {
+      // There is no more of it.
+    }
+  return at::empty({bytes}, at::TensorOptions().dtype(c10::kByte));
 }
 
 // Of tensors alone: the meta device has no memory.
@@ -99,8 +129,8 @@ outgoing_copies::side& outgoing_copies::beside(c10::Device device) {
 at::Tensor outgoing_copies::to_host(const std::byte* data, std::size_t size, c10::Storage from) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto bytes = static_cast<std::int64_t>(size);
-  auto out = at::empty({bytes}, at::TensorOptions().dtype(c10::kByte));
-  if (size == 0) return out;
+  if (size == 0) return at::empty({0}, at::TensorOptions().dtype(c10::kByte));
+  auto out = room_on_host(from.device_type(), size);
   const auto offset = data - static_cast<const std::byte*>(from.data());
   {
     auto& by = beside(from.device());
@@ -109,6 +139,7 @@ at::Tensor outgoing_copies::to_host(const std::byte* data, std::size_t size, c10
     out.copy_(bytes_of(from, offset, bytes), true);
   }
   used_.push_back(std::move(from));
+  used_.push_back(out.storage());  // whatever becomes of the message
   return out;
 }
 

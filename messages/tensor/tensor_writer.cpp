@@ -156,6 +156,7 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
   if (on_device && !route) return;
+  payload.copied = on_device;
   payload.freeze = &freeze_storage;
   if (s.packed.defined() || entries[s.entry].given) payload.take = &take_storage;
 }
@@ -286,7 +287,7 @@ void tensor_writer::build(tensor_table_builder to) {
 std::unique_ptr<pending_bytes> tensor_writer::take_pending() {
   if (!state_ || state_->copies.empty()) return nullptr;
   for (auto& payload : state_->payloads)
-    if (payload.freeze && !payload.take && !payload.settle()) return nullptr;
+    if (!payload.settle_for_later()) return nullptr;
   try {
     state_->copies.mark_end();
   } catch (const c10::Error& e) {

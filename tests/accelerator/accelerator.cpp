@@ -34,6 +34,8 @@ public:
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex to) const override {
     return to < 0 ? getCurrentDevice() : exchangeDevice(to);
   }
+  bool isPinnedPtr(const void* at) const override { return is_pinned(at); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* data) const override {
     const int of = device_of(data);
     TORCH_CHECK(of >= 0, "the memory is of no device");
@@ -77,7 +79,8 @@ counts counted() noexcept {
           c.reused,
           c.exports,
           c.opened,
-          c.closed};
+          c.closed,
+          c.pinned};
 }
 
 }  // namespace troupe::test::accelerator

@@ -11,7 +11,8 @@
 #include <vector>
 
 // An accelerator that is none: a device of libtorch ("sim:0") whose memory the host cannot access
-// and whose streams are threads that run behind. Code that forgets to wait for a stream reads what
+// and whose streams are threads that run behind. Copies to host memory that is not pinned block the
+// host, as CUDA's do. Code that forgets to wait for a stream reads what
 // was there before, and code that reads device memory on the host crashes.
 namespace troupe::test::accelerator {
 
@@ -76,6 +77,7 @@ struct counts {
   std::uint64_t exports = 0;
   std::uint64_t opened = 0;  ///< allocations of other processes
   std::uint64_t closed = 0;  ///< of these
+  std::uint64_t pinned = 0;  ///< blocks of host memory
 };
 counts counted() noexcept;
 

@@ -7,6 +7,7 @@
 #include "accelerator.hpp"
 #include "counters_internal.hpp"
 #include "host_view_internal.hpp"
+#include "memory_internal.hpp"
 #include "operators_internal.hpp"
 #include "streams_internal.hpp"
 
@@ -38,6 +39,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   if (between) wait_on(to.device().index(), stream);
   if (!non_blocking && !(out && in)) {
     ++c.stream_synchronizations;
+    stream.wait();
+  } else if (out && !in && !is_pinned(to.const_data_ptr())) {
     stream.wait();
   }
   return to;

@@ -24,6 +24,7 @@ struct counters {
   counter exports{0};
   counter opened{0};
   counter closed{0};
+  counter pinned{0};
 };
 
 counters& count() noexcept;

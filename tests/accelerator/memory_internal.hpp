@@ -16,6 +16,9 @@ void record_use(void* context, const c10::Stream& stream);
 // -1: not an address of device memory.
 int device_of(const void* pointer) noexcept;
 
+c10::Allocator& pinned_allocator();
+bool is_pinned(const void* at) noexcept;
+
 // The block that `device` lies in, and where that is in the file of this process's devices.
 struct block_place {
   int file = -1;

@@ -50,7 +50,7 @@ std::string reason_of(not_lent why, const peer& to) {
 void say_not_lent(peer& to, const lending_options& options, not_lent why,
                   const outgoing_payload& payload) {
   // Bodies of messages are payloads too, when they are large; tensors can be frozen.
-  if (!payload.freeze || payload.place.where != memory_place::kind::host) return;
+  if (!payload.freeze || payload.copied || payload.place.where != memory_place::kind::host) return;
   const auto bit = static_cast<unsigned>(why);
   const bool said = (to.said.load(std::memory_order_relaxed) & bit) != 0;
   if (said && !options.strict) return;
@@ -258,7 +258,8 @@ void note_writer::settle(outgoing_payload& payload) const {
     std::memcpy(block.get(), payload.data, payload.size);
     payload.data = static_cast<const std::byte*>(block.get());
     payload.keep = std::make_shared<c10::DataPtr>(std::move(block));
-    payload.freeze = nullptr;  // it is for what was kept before
+    payload.freeze = nullptr;  // they are for what was kept before
+    payload.take = nullptr;
   }
 }
 

@@ -199,6 +199,7 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
     int from;
     std::span<std::byte> to;
     pieces cut;
+    std::size_t ahead;  // pieces that are sent without a grant
   };
   std::vector<arriving> all;
   std::size_t most = 0;
@@ -207,7 +208,8 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
     if (to.empty()) return;
     if (how.with_entry && !run.data_of(from).empty())
       return copy_to(to.data(), part_of_entry(run, from, how, to.size()));
-    all.push_back({from, to, pieces(to.size(), how.element, piece_of(to.size(), how.piece))});
+    const pieces cut(to.size(), how.element, piece_of(to.size(), how.piece));
+    all.push_back({from, to, cut, pieces_ahead(cut, how.window)});
     most = std::max(most, all.back().cut.count());
   });
   std::size_t received = 0;
@@ -219,8 +221,7 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
       received += got.size();
       if (sender) sender->send_until(received, how.window);
       copy_to(one.to.data() + one.cut.begin_of(i), got.bytes());
-      if (how.collector == run.rank() && i + pieces_ahead(one.cut, how.window) < one.cut.count())
-        run.send_grant(one.from);
+      if (how.collector == run.rank() && i + one.ahead < one.cut.count()) run.send_grant(one.from);
       if (i + 1 == one.cut.count() && is_lent(one.to.size())) run.send_receipt(one.from);
     }
   if (!sender) return;

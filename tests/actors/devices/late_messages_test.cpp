@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "tests/actors/devices/device_testing.hpp"
@@ -14,7 +15,9 @@ namespace {
 using testing::HasSubstr;
 
 at::Tensor halved(const at::Tensor& x) { return x / 2; }
-at::Tensor sum_on_host(const at::Tensor& x, const at::Tensor& y) { return x.cpu() + y; }
+at::Tensor sum_on_host(const at::Tensor& x, const at::Tensor& y) { return x.cpu()[0] + y; }
+
+at::Tensor halved_beside(const at::Tensor& x, const rref<int>&) { return x / 2; }
 
 std::atomic<int> noted_calls{0};
 void note_call(const at::Tensor& x) { noted_calls += static_cast<int>(x.cpu()[0].item<float>()); }
@@ -44,13 +47,29 @@ listener::behavior_type listen(listener::pointer) {
 
 class late_device_messages : public on_slow_devices {
 protected:
-  // A tensor that is there in 50 ms on simulated devices.
-  at::Tensor coming_slowly(double value) {
-    std::optional<accelerator::slow> slower;
-    if (simulated()) slower.emplace(std::chrono::milliseconds(50));
+  // A tensor that is not computed before `release`, on simulated devices.
+  at::Tensor held(double value) {
+    if (simulated() && !held_) {
+      held_.emplace();
+      // Not for ever: whoever waits for it shall fail by what it finds.
+      accelerator::enqueue(
+          guard().getStream(c10::Device(device(0))),
+          [until = held_->get_future().share()] { until.wait_for(std::chrono::seconds(20)); });
+    }
     return coming(value);
   }
+  void release() {
+    if (held_) held_->set_value();
+    held_.reset();
+  }
   bool computing() const { return !guard().queryStream(guard().getStream(c10::Device(device(0)))); }
+  void TearDown() override {
+    release();
+    on_slow_devices::TearDown();
+  }
+
+private:
+  std::optional<std::promise<void>> held_;
 };
 TROUPE_ON_DEVICES(late_device_messages);
 
@@ -58,13 +77,15 @@ TEST_P(late_device_messages, do_not_hold_their_sender_up) {
   auto nodes = start_mapped();
   for (const auto* whom : {"a", "b", "c"})
     for (int i = 0; i < 3; ++i) {
-      const auto x = coming_slowly(2.0 * i);
+      const auto x = held(2.0 * i);
       const auto before = accelerator::counted();
       auto answer = nodes[0].rpc_async<&halved>(whom, x);
       if (simulated()) {
         EXPECT_TRUE(computing()) << "the call has waited";
         EXPECT_EQ(accelerator::counted().event_synchronizations, before.event_synchronizations);
+        EXPECT_GT(accelerator::counted().pinned, before.pinned);
       }
+      release();
       expect_all(answer.get(), i);
     }
   shut_down(nodes);
@@ -74,9 +95,10 @@ TEST_P(late_device_messages, carry_what_was_there_when_they_were_sent) {
   auto nodes = start_mapped();
   for (const auto* whom : {"a", "b", "c"})
     for (int i = 0; i < 5; ++i) {
-      const auto x = coming_slowly(2.0 * i);
+      const auto x = held(2.0 * i);
       auto answer = nodes[0].rpc_async<&halved>(whom, x);
       x.fill_(77);
+      release();
       expect_all(answer.get(), i);
       expect_all(x, 77);
     }
@@ -85,9 +107,10 @@ TEST_P(late_device_messages, carry_what_was_there_when_they_were_sent) {
 
 TEST_P(late_device_messages, fail_with_their_peer) {
   auto nodes = start_mapped();
-  const auto x = coming_slowly(4);
+  const auto x = held(4);
   auto answer = nodes[0].rpc_async<&halved>("b", x);
   nodes[1].core().crash();
+  release();
   EXPECT_EQ(fault_of<peer_lost>([&] { answer.get_for(time_limit); }).node, "b");
   expect_all(nodes[0].rpc_sync<&halved>("c", x), 2);
   for (auto& one : nodes) one.core().crash();
@@ -95,12 +118,16 @@ TEST_P(late_device_messages, fail_with_their_peer) {
 
 TEST_P(late_device_messages, carry_host_tensors_as_they_were) {
   auto nodes = start_mapped();
-  for (const auto& y : {at::full({1'000}, 1.0), at::full({1}, 1.0).expand({1'000})}) {
-    const auto x = coming_slowly(5);
+  for (const auto& y : {at::full({100'000}, 1.0), at::full({100}, 1.0).expand({1'000, 100})}) {
+    const auto x = held(5);
     auto answer = nodes[0].rpc_async<&sum_on_host>("c", x, y);
+    if (simulated()) {
+      EXPECT_TRUE(computing());
+    }
     at::Tensor(y).as_strided({1}, {1}).fill_(99);
+    release();
     auto sums = answer.get();
-    EXPECT_TRUE(sums.equal(at::full({1'000}, 6.0))) << sums.sum().item<float>();
+    EXPECT_TRUE(sums.equal(at::full(y.sizes(), 6.0))) << sums.sum().item<float>();
   }
   shut_down(nodes);
 }
@@ -127,8 +154,12 @@ TEST_P(late_device_messages, have_left_before_a_shutdown_ends) {
   noted_calls = 0;
   for (int i = 0; i < 5; ++i) {
     auto& core = nodes[0].core();
-    detail::call_one_way<&note_call>(core.agent(), core.find("b"), {}, coming_slowly(1));
+    detail::call_one_way<&note_call>(core.agent(), core.find("b"), {}, held(1));
   }
+  std::jthread later([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    release();
+  });
   shut_down(nodes);
   EXPECT_EQ(noted_calls, 5);
 }
@@ -136,15 +167,18 @@ TEST_P(late_device_messages, have_left_before_a_shutdown_ends) {
 TEST_P(late_device_messages, fail_by_name_with_their_device) {
   if (!simulated()) GTEST_SKIP() << "a device that fails is a simulated one";
   auto nodes = start_mapped();
-  const auto x = coming_slowly(4);
+  const auto x = held(4);
   {
-    auto answer = nodes[0].rpc_async<&halved>("b", x);
+    // What the call gives away comes back.
+    const auto mine = nodes[0].make_rref(1);
+    auto answer = nodes[0].rpc_async<&halved_beside>("b", x, mine);
     const accelerator::failing now;
     const auto why = fault_of<encode_error>([&] { answer.get_for(time_limit); });
     EXPECT_THAT(why.text, HasSubstr("the device has failed"));
     EXPECT_EQ(why.node, "b");
     EXPECT_THAT(why.function, HasSubstr("halved"));
   }
+  release();
   expect_all(nodes[0].rpc_sync<&halved>("b", x), 2);
   shut_down(nodes);
 }

@@ -31,7 +31,11 @@ class late_messages : public testing::Test {
 protected:
   using promise = std::shared_ptr<std::atomic<int>>;  // 0: not yet, 1: there, -1: never
 
-  static promise none_yet() { return std::make_shared<std::atomic<int>>(0); }
+  promise none_yet() { return promises_.emplace_back(std::make_shared<std::atomic<int>>(0)); }
+  // Whatever has failed: nothing is left when the queue ends.
+  void TearDown() override {
+    for (const auto& one : promises_) *one = 1;
+  }
 
   struct noted final : late_sends::message {
     noted(late_messages& test, const late_sends::lane& in, std::unique_ptr<pending_bytes> bytes,
@@ -44,6 +48,7 @@ protected:
   };
 
   void add(const std::string& name, const late_sends::lane& in, const promise& when) {
+    ASSERT_TRUE(queue_.start());
     queue_.add(std::make_unique<noted>(
         *this, in, when ? std::make_unique<promised_bytes>(when) : nullptr, name));
   }
@@ -65,10 +70,11 @@ protected:
     return sent().size() == count;
   }
 
+  std::vector<promise> promises_;
   const peer a_{worker_info{"a", 0}, 1, {}}, b_{worker_info{"b", 1}, 2, {}};
-  late_sends queue_;
   std::mutex mutex_;
   std::vector<std::string> sent_;
+  late_sends queue_;  // its thread ends first
 };
 
 TEST_F(late_messages, of_one_lane_leave_in_order) {
@@ -101,6 +107,23 @@ TEST_F(late_messages, of_other_lanes_do_not_wait) {
   *never_yet = 1;
   ASSERT_TRUE(comes(4));
   EXPECT_EQ(sent().back(), "slow");
+}
+
+TEST_F(late_messages, that_come_later_are_not_waited_for) {
+  const auto first = none_yet(), second = none_yet();
+  add("first", {&a_, 7}, first);
+  std::thread waits([&] {
+    queue_.wait_for({&a_, 7});
+    note("over");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  add("second", {&a_, 7}, second);
+  *first = 1;
+  EXPECT_TRUE(comes(2));
+  *second = 1;
+  waits.join();
+  EXPECT_EQ(sent()[0], "first");
+  EXPECT_EQ(sent()[1], "over");
 }
 
 TEST_F(late_messages, without_an_order_leave_as_they_come) {
