@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <iterator>
 #include <optional>
-#include <system_error>
 
+#include "troupe/actors/scheduler/thread_identity.hpp"
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/messages/base/quiet_thread.hpp"
 
@@ -47,7 +49,7 @@ bool late_sends::start() noexcept {
   try {
     thread_ = start_quiet_thread("troupe devices", [this] { look_after(); });
     return true;
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     return false;
   }
 }
@@ -55,10 +57,17 @@ bool late_sends::start() noexcept {
 void late_sends::add(std::unique_ptr<message> one) {
   {
     const std::lock_guard guard(mutex_);
-    fresh_.reserve(fresh_.size() + 1);
-    if (one->lane_.order != 0) lanes_[key_of(one->lane_)].push_back(numbered_);
-    ++numbered_;
+    const auto in = one->lane_;
     fresh_.push_back(std::move(one));
+    try {
+      if (in.order != 0) lanes_[key_of(in)].push_back(numbered_);
+    } catch (...) {
+      if (const auto made = lanes_.find(key_of(in)); made != lanes_.end() && made->second.empty())
+        lanes_.erase(made);
+      fresh_.pop_back();
+      throw;
+    }
+    ++numbered_;
     count_.fetch_add(1, std::memory_order_release);
   }
   added_.notify_one();
@@ -119,6 +128,9 @@ bool late_sends::send_one() {
 }
 
 void late_sends::look_after() {
+  // What a message gave away may end here, and its end must not wait for messages behind it: it is
+  // pushed to the engine, as on a thread that drives a network.
+  self.may_block = false;
   for (;;) {
     {
       std::unique_lock lock(mutex_);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 namespace troupe {
 
@@ -180,7 +181,8 @@ void outbox::pass_on_later(sent_message&& one, const envelope_header& header,
         return pass_on(one);
       }
   if (!late_.start()) {  // so none waits
-    while (pending && !comes_within(std::chrono::seconds(1), one, *pending)) continue;
+    while (pending && !comes_within(std::chrono::microseconds(0), one, *pending))
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     return pass_on(one);
   }
   try {

@@ -109,8 +109,10 @@ void remote_actors::unsent(peer& to, std::uint64_t order, const envelope_header&
       return out_.send_fault(to, order, target, told);
     }
     if (told.node.empty()) told.node = to.info.name;
-    auto pending = request == 0 ? pending_request() : requests_->take(request, to.rank());
-    if (!pending) return log().error("a message to {} was not sent: {}", to.info.name, why.text);
+    if (request == 0)
+      return log().error("a message to {} was not sent: {}", to.info.name, why.text);
+    auto pending = requests_->take(request, to.rank());
+    if (!pending) return;  // it has timed out
     if (told.function.empty()) told.function = pending.function;
     answer(std::move(pending), std::move(told), unit);
   });

@@ -156,7 +156,7 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
   if (on_device && !route) return;
-  payload.copied = on_device;
+  payload.copied = payload.frozen = on_device;
   payload.freeze = &freeze_storage;
   if (s.packed.defined() || entries[s.entry].given) payload.take = &take_storage;
 }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "accelerator.hpp"
@@ -14,12 +16,18 @@ namespace {
 std::mutex mutex;
 std::map<const std::byte*, std::size_t> blocks;
 
-void free_pinned(void* at) {
+// As libtorch's for CUDA, whose allocations are named by blocks of its own, not by their address.
+struct block {
+  void* at;
+};
+
+void free_pinned(void* context) {
+  const std::unique_ptr<block> one(static_cast<block*>(context));
   {
     const std::lock_guard lock(mutex);
-    blocks.erase(static_cast<const std::byte*>(at));
+    blocks.erase(static_cast<const std::byte*>(one->at));
   }
-  std::free(at);
+  std::free(one->at);
 }
 
 class allocator final : public c10::Allocator {
@@ -32,7 +40,7 @@ public:
     const std::lock_guard lock(mutex);
     blocks[static_cast<const std::byte*>(at)] = rounded;
     ++count().pinned;
-    return {at, at, &free_pinned, c10::Device(c10::kCPU)};
+    return {at, new block{at}, &free_pinned, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
   void copy_data(void* to, const void* from, std::size_t size) const override {

@@ -250,7 +250,7 @@ bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* 
 // no difference to what is lent. A copy costs less than freezing up to some size.
 void note_writer::settle(outgoing_payload& payload) const {
   if (options_.only_given) return;  // what is in flight is the program's own to leave alone
-  if (!payload.freeze || payload.place.where != memory_place::kind::host) return;
+  if (!payload.freeze || payload.frozen || payload.place.where != memory_place::kind::host) return;
   const bool small = payload.size < options_.copy_from;
   if ((payload.take || !small) && payload.settle()) return;
   if (small) {

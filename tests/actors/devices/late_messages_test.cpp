@@ -17,8 +17,6 @@ using testing::HasSubstr;
 at::Tensor halved(const at::Tensor& x) { return x / 2; }
 at::Tensor sum_on_host(const at::Tensor& x, const at::Tensor& y) { return x.cpu()[0] + y; }
 
-at::Tensor halved_beside(const at::Tensor& x, const rref<int>&) { return x / 2; }
-
 std::atomic<int> noted_calls{0};
 void note_call(const at::Tensor& x) { noted_calls += static_cast<int>(x.cpu()[0].item<float>()); }
 
@@ -44,6 +42,8 @@ listener::behavior_type listen(listener::pointer) {
       [all](const what_came&) { return *all; },
   };
 }
+
+at::Tensor halved_beside(const at::Tensor& x, const rref<int>&, const listener&) { return x / 2; }
 
 class late_device_messages : public on_slow_devices {
 protected:
@@ -171,13 +171,18 @@ TEST_P(late_device_messages, fail_by_name_with_their_device) {
   {
     // What the call gives away comes back.
     const auto mine = nodes[0].make_rref(1);
-    auto answer = nodes[0].rpc_async<&halved_beside>("b", x, mine);
+    const auto here = nodes[0].spawn_on<listen>("a");
+    auto answer = nodes[0].rpc_async<&halved_beside>("b", x, mine, here);
+    EXPECT_EQ(nodes[0].debug_info().actors_held, 1u);
     const accelerator::failing now;
     const auto why = fault_of<encode_error>([&] { answer.get_for(time_limit); });
     EXPECT_THAT(why.text, HasSubstr("the device has failed"));
     EXPECT_EQ(why.node, "b");
     EXPECT_THAT(why.function, HasSubstr("halved"));
   }
+  EXPECT_TRUE(eventually([&] {
+    return nodes[0].debug_info().actors_held == 0 && nodes[0].core().rrefs().count().owned == 0;
+  }));
   release();
   expect_all(nodes[0].rpc_sync<&halved>("b", x), 2);
   shut_down(nodes);
