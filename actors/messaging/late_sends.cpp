@@ -47,7 +47,7 @@ bool late_sends::start() noexcept {
   const std::lock_guard guard(mutex_);
   if (thread_.joinable()) return true;
   try {
-    thread_ = start_quiet_thread("troupe devices", [this] { look_after(); });
+    thread_ = start_quiet_thread("troupe-late", [this] { look_after(); });
     return true;
   } catch (const std::exception&) {
     return false;
