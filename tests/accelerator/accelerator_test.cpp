@@ -118,13 +118,17 @@ TEST_F(AcceleratorTest, copies_as_they_are_asked_to) {
   const auto before = sim::counted();
   device.copy_(host, true);
   EXPECT_EQ(first(device), 0);
-  const auto back = at::zeros({8});
+  const auto back = at::zeros({8}, at::TensorOptions().pinned_memory(true));
   back.copy_(device, true);
   EXPECT_EQ(back[0].item<float>(), 0);
+  // The host waits for copies to other memory, whatever they were asked to do.
+  const auto pageable = at::zeros({8});
+  pageable.copy_(device, true);
+  EXPECT_EQ(pageable[0].item<float>(), 1);
   EXPECT_EQ(sim::counted().stream_synchronizations, before.stream_synchronizations);
   EXPECT_EQ(device.cpu()[0].item<float>(), 1);
   EXPECT_EQ(sim::counted().stream_synchronizations, before.stream_synchronizations + 1);
-  EXPECT_EQ(sim::counted().copies_to_host, before.copies_to_host + 2);
+  EXPECT_EQ(sim::counted().copies_to_host, before.copies_to_host + 3);
   EXPECT_EQ(sim::counted().copies_to_device, before.copies_to_device + 1);
   // Between devices the streams of both are in order with the copy.
   device.fill_(3);
