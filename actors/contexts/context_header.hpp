@@ -72,6 +72,7 @@ public:
 private:
   void begin(std::uint64_t context, bool of_tensors, bool in_any_mode);
   void record(envelope_header& header);
+
   const node_contexts& contexts_;
   peer& to_;
   message_builder& text_;

@@ -42,7 +42,8 @@ struct outgoing_payload {
   /// A copy that was made for this message, not a tensor of the program.
   bool copied = false;
 
-  /// The bytes stay as they are: `keep` is what `freeze` or `take` has returned.
+  /// The bytes stay as they are while `keep` lasts: it is what `freeze` or `take` has returned, or
+  /// nobody writes to them.
   bool frozen = false;
 
   /// Makes the bytes stay as they are until they have been sent: they are taken out of their
